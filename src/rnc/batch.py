@@ -1,0 +1,98 @@
+"""A batch in any accepted shape -> checked rows: features (n, d) and targets (n, t)."""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Missing = Literal["raise", "skip"]
+
+
+class Rows(NamedTuple):
+    """Features and targets with the same number of rows."""
+
+    features: Tensor
+    """(n, d), float32 or float64."""
+    targets: Tensor
+    """(n, t), float64, without gradient."""
+
+
+def as_rows(features: Tensor, targets: Tensor, caller: str) -> Rows:
+    """One row per sample and view: (n, d) or (n, v, d) with (n,) or (n, t) -> (n * v, .).
+
+    >>> as_rows(torch.zeros(4, 2, 8), torch.zeros(4), "example").targets.shape
+    torch.Size([8, 1])
+    """
+    shapes = f"got {tuple(features.shape)} and {tuple(targets.shape)}."
+    if features.dim() not in (2, 3) or targets.dim() not in (1, 2):
+        raise ValueError(
+            f"{caller} needs features (n, d) or (n, v, d) and targets (n,) or (n, t); {shapes}"
+        )
+    if features.shape[0] != targets.shape[0]:
+        raise ValueError(
+            f"{caller} needs features (n, d) and targets (n, t) with the same n; {shapes}"
+        )
+    if 0 in features.shape[1:] or 0 in targets.shape[1:]:
+        raise ValueError(f"{caller} needs at least one view, one feature and one target; {shapes}")
+    if not features.is_floating_point():
+        raise TypeError(
+            f"{caller} needs floating-point features; got {features.dtype}. Call .float() on them."
+        )
+    if features.device != targets.device:
+        raise ValueError(
+            f"{caller} needs features and targets on one device; got {features.device} and "
+            f"{targets.device}. Move one with .to()."
+        )
+    views = features.shape[1] if features.dim() == 3 else 1
+    rows = features.reshape(-1, features.shape[-1])
+    return Rows(
+        rows if rows.dtype == torch.float64 else rows.float(),
+        repeat_views(as_targets(targets, caller), views),
+    )
+
+
+def as_targets(targets: Tensor, caller: str) -> Tensor:
+    """Targets as float64 columns without gradient: (n,) or (n, t) -> (n, t)."""
+    if targets.dim() not in (1, 2):
+        raise ValueError(f"{caller} needs targets (n,) or (n, t); got {tuple(targets.shape)}.")
+    if targets.is_complex():
+        raise TypeError(f"{caller} needs real targets; got {targets.dtype}.")
+    targets = targets.detach().double()
+    return targets if targets.dim() == 2 else targets[:, None]
+
+
+def repeat_views(targets: Tensor, views: int) -> Tensor:
+    """Targets for all views of each sample: (n, t) -> (n * views, t)."""
+    return targets[:, None].expand(-1, views, -1).reshape(-1, targets.shape[1])
+
+
+def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: str) -> None:
+    """Raise if a value is NaN or infinite, with how many samples have one and which.
+
+    A NaN target is allowed where missing is "skip". Waits once for a GPU; torch.compile leaves
+    the check out.
+    """
+    if torch.compiler.is_compiling():
+        return
+    # One NaN or infinite value makes the sum so; a sum may also overflow, hence the second look.
+    if missing == "raise" and math.isfinite(features.detach().sum() + targets.detach().sum()):
+        return
+    bad_targets = targets.isinf() if missing == "skip" else ~targets.isfinite()
+    if missing == "raise" and targets.isnan().any():
+        raise ValueError(
+            f"{caller} got NaN targets in {_samples(targets.isnan())}. Fill them in, drop them, "
+            "or pass missing='skip' to leave them out."
+        )
+    for bad, name in ((~features.isfinite(), "features"), (bad_targets, "targets")):
+        if bad.any():
+            raise ValueError(
+                f"{caller} needs finite {name}; got NaN or infinite values in {_samples(bad)}. "
+                "Look at the input or the learning rate that made them."
+            )
+
+
+def _samples(bad: Tensor) -> str:
+    rows = bad.reshape(bad.shape[0], -1).any(dim=1).nonzero().flatten().tolist()
+    shown = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+    return f"{len(rows)} of {bad.shape[0]} samples (rows {shown})"

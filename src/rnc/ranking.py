@@ -1,0 +1,205 @@
+"""The equation of the loss on (n, m) arrays: rank by labels, then contrast by features.
+
+Sorted by label distance, furthest first, every S_ij of the equation is the beginning of a row. So
+one running sum of exponentials per row holds all of its denominators: O(n^2 log n) work instead
+of the O(n^3) of the definition. The gradient is a running sum from the other end.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Ranking(NamedTuple):
+    """For each of n labels, all m samples by label distance, furthest first: arrays (n, m)."""
+
+    nearness: Tensor
+    """Minus the label distance at each rank, ascending."""
+    order: Tensor
+    """The sample at each rank."""
+    first_tie: Tensor
+    """The first rank with the same label distance."""
+    last_tie: Tensor
+    """The last such rank: S_ij is ranks 0..last_tie of j."""
+
+    rank_of: Tensor
+    """The rank of each sample."""
+
+
+def rank(distances: Tensor, tie_tolerance: float = 0.0) -> Ranking:
+    """Rank m samples by their label distances from n labels, (n, m), furthest first."""
+    nearness, order = (-distances).sort(dim=1)
+    low, high = nearness, nearness
+    if tie_tolerance:
+        low, high = nearness - tie_tolerance, nearness + tie_tolerance
+    first_tie = torch.searchsorted(nearness, low)
+    last_tie = torch.searchsorted(nearness, high, right=True).sub_(1)
+    ranks = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    return Ranking(
+        nearness, order, first_tie, last_tie, torch.empty_like(order).scatter_(1, order, ranks)
+    )
+
+
+def contrast(
+    similarities: Tensor,
+    ranking: Ranking,
+    temperature: float,
+    label_of: Tensor | None = None,
+    own: Tensor | None = None,
+    positives: int | None = None,
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """The loss of every anchor: similarities (n, m) -> (n,).
+
+    Args:
+        similarities: of anchors and samples.
+        ranking: of the samples for each label.
+        temperature: as for `rnc_loss`.
+        label_of: for each anchor, its row of the ranking, (n,); None if they are the same.
+        own: for each anchor, the sample that is the anchor itself, (n,); None if there is none.
+        positives: as for `rnc_loss`.
+        tie_tolerance: as for `rnc_loss`.
+    """
+    losses = []
+    for start, part in _blocks(similarities):
+        anchors = slice(start, start + len(part))
+        rows = anchors if label_of is None else label_of[anchors]
+        itself = None if own is None else _find(own[anchors], ranking.rank_of, rows)
+        weight = _weights(ranking.nearness, rows, itself, positives, tie_tolerance)
+        order, first_tie, last_tie = (array[rows] for array in ranking[1:4])
+        losses.append(
+            _Contrast.apply(part.double(), temperature, order, first_tie, last_tie, itself, weight)
+        )
+    return torch.cat(losses) if len(losses) > 1 else losses[0]
+
+
+def _find(samples: Tensor, rank_of: Tensor, rows: slice | Tensor) -> Tensor:
+    """The rank of one sample for each of the rows: (n,) -> (n, 1)."""
+    if isinstance(rows, slice):
+        return rank_of[rows].gather(1, samples[:, None])
+    return rank_of[rows, samples][:, None]
+
+
+def _weights(
+    nearness: Tensor,
+    rows: slice | Tensor,
+    itself: Tensor | None,
+    positives: int | None,
+    tie_tolerance: float,
+) -> Tensor | float:
+    """The share of each rank in its anchor's loss: (n, m), or a number where all are equal."""
+    p = nearness.shape[1] - (itself is not None)
+    if positives is None or positives >= p:
+        return 1 / max(1, p)
+    nearness = nearness[rows]
+    kth = torch.full_like(nearness[:, :1], nearness.shape[1] - positives, dtype=torch.long)
+    if itself is not None:
+        kth -= (itself >= kth).long()
+    chosen = nearness >= nearness.gather(1, kth) - tie_tolerance
+    if itself is not None:
+        chosen.scatter_(1, itself, False)
+    return chosen / chosen.sum(dim=1, keepdim=True, dtype=nearness.dtype)
+
+
+class _Contrast(torch.autograd.Function):
+    """The losses of some anchors, and their gradient in the same pass.
+
+    With D_j the denominator of pair j and w_j its weight,
+        loss        = sum_j w_j (log D_j - s_j)
+        dloss/ds_k  = exp(s_k) sum_{j : k in S_j} w_j / D_j - w_k
+    The D_j are a running sum over ranks, read at the last tie of j. The j of the second sum reach
+    from the first tie of k to the nearest sample: a running sum from the other end.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        similarities: Tensor,
+        temperature: float,
+        order: Tensor,
+        first_tie: Tensor,
+        last_tie: Tensor,
+        itself: Tensor | None,
+        weight: Tensor | float,
+    ) -> Tensor:
+        logits = similarities.gather(1, order).div_(temperature)
+        sums = _plain_sums if _is_narrow(logits) else _log_sums
+        if itself is not None:
+            logits.scatter_(1, itself, -torch.inf)
+        log_denominators, pull = sums(logits, first_tie, last_tie, itself, weight)
+        grad = pull.sub_(weight)
+        terms = log_denominators.sub_(logits)
+        if itself is not None:
+            grad.scatter_(1, itself, 0.0)
+            terms.scatter_(1, itself, 0.0)
+        ctx.save_for_backward(torch.empty_like(grad).scatter_(1, order, grad))
+        ctx.temperature = temperature
+        return terms.mul_(weight).sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
+                "Leave out create_graph=True, or keep this loss out of the penalised gradient."
+            )
+        (grad,) = ctx.saved_tensors
+        return (upstream / ctx.temperature)[:, None] * grad, None, None, None, None, None, None
+
+
+def _is_narrow(logits: Tensor) -> bool:
+    """Whether no exponential underflows, on a CPU; elsewhere a look would wait for the device."""
+    if not logits.is_cpu or torch.compiler.is_compiling() or logits.numel() == 0:
+        return False
+    low, high = logits.aminmax(dim=1)
+    return bool((high - low).max() < 600)
+
+
+def _plain_sums(
+    logits: Tensor,
+    first_tie: Tensor,
+    last_tie: Tensor,
+    itself: Tensor | None,
+    weight: Tensor | float,
+) -> tuple[Tensor, Tensor]:
+    """Every log D_j and exp(s_k) sum_j w_j / D_j, where no exponential underflows."""
+    high = logits.amax(dim=1, keepdim=True)
+    exponentials = (logits - high).exp_()
+    denominators = exponentials.cumsum(dim=1).gather(1, last_tie)
+    inverses = denominators.reciprocal().mul_(weight)
+    if itself is not None:
+        inverses.scatter_(1, itself, 0.0)
+    inverses = inverses.flip(1).cumsum(dim=1).flip(1)
+    pull = inverses.gather(1, first_tie).mul_(exponentials)
+    return denominators.log_().add_(high), pull
+
+
+def _log_sums(
+    logits: Tensor,
+    first_tie: Tensor,
+    last_tie: Tensor,
+    itself: Tensor | None,
+    weight: Tensor | float,
+) -> tuple[Tensor, Tensor]:
+    """The same for logits of any range."""
+    log_denominators = logits.logcumsumexp(dim=1).gather(1, last_tie)
+    log_weight = math.log(weight) if isinstance(weight, float) else weight.log()
+    inverses = log_weight - log_denominators
+    if itself is not None:
+        inverses.scatter_(1, itself, -torch.inf)
+    inverses = inverses.flip(1).logcumsumexp(dim=1).flip(1)
+    # Never above log 1 but by rounding, which exp would blow up where logits are huge.
+    pull = inverses.gather(1, first_tie).add_(logits).clamp_(max=0.0).exp_()
+    return log_denominators, pull
+
+
+def _blocks(similarities: Tensor) -> list[tuple[int, Tensor]]:
+    """Rows at a time, so that what is computed from them stays in cache, or in bounds on a GPU."""
+    numbers = 2**17 if similarities.is_cpu else 2**26
+    n, m = similarities.shape
+    rows = max(1, numbers // max(1, m))
+    if n <= rows or torch.compiler.is_compiling():
+        return [(0, similarities)]
+    return list(zip(range(0, n, rows), torch.split(similarities, rows), strict=True))
