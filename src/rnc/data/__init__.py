@@ -1,0 +1,18 @@
+"""Labelled images, signals and tables: read, check, split, prepare."""
+
+from rnc.data.errors import DataError
+from rnc.data.images import default_cache
+from rnc.data.inputs import Inputs, Skipped, inputs_from_arrays, read_inputs
+from rnc.data.table import Table, read_table, table_from_arrays
+
+__all__ = [
+    "DataError",
+    "Inputs",
+    "Skipped",
+    "Table",
+    "default_cache",
+    "inputs_from_arrays",
+    "read_inputs",
+    "read_table",
+    "table_from_arrays",
+]

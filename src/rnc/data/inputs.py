@@ -1,0 +1,244 @@
+"""What goes into a model: images from files, and new data for a model that has been fitted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError
+from rnc.data.features import apply_features, text_columns
+from rnc.data.images import Decoded, image_files, load_images
+from rnc.data.sources import (
+    ARRAYS,
+    TABLES,
+    as_frame,
+    as_pixels,
+    as_signals,
+    check_channels,
+    existing,
+    image_column,
+    kind_of,
+    read_frame,
+    read_npz,
+)
+
+_MOST_LISTED = 10
+
+
+class Skipped(NamedTuple):
+    """A row that was left out."""
+
+    name: str
+    reason: str
+
+
+class Inputs(NamedTuple):
+    """Rows for a model, without targets."""
+
+    x: NDArray[Any]
+    """As in a Table: (n, p), (n, c, l) or (n, c, h, w)."""
+    names: NDArray[np.str_]
+    """What identifies each row: its file name or number."""
+    skipped: tuple[Skipped, ...] = ()
+    """Images that could not be used."""
+
+
+def read_inputs(
+    source: str | Path | Sequence[str | Path],
+    preprocessing: dict[str, Any],
+    kind: str,
+    *,
+    images: str | Path | None = None,
+    image_column: str = "auto",
+    image_size: int = 224,
+    skip_bad: bool = False,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Inputs:
+    """New data, prepared as a Table's train rows were.
+
+    Args:
+        source: a .csv, .tsv, .parquet or .npz file; for images also a folder, an image file, or
+            a list of these two.
+        preprocessing: that of the Table.
+        kind: that of the Table.
+        images: the folder that file names in a table are relative to; the table's own by default.
+        image_column: as for `read_table`.
+        image_size: side of the images in pixels, as for `read_table`.
+        skip_bad: leave out images that cannot be used, instead of raising.
+        cache: as for `read_table`.
+        progress: show a bar while images are decoded.
+    """
+    paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
+    in_one_file = len(paths) == 1 and paths[0].suffix.lower() in TABLES + ARRAYS
+    if kind == "image" and not in_one_file:
+        found = ImageRows.listed(paths)
+        return found.inputs(image_size, preprocessing, skip_bad, cache, progress)
+    if len(paths) != 1:
+        raise DataError(f"A model for data of kind {kind!r} reads one file; got {len(paths)}.")
+    path = existing(paths[0], ARRAYS if kind == "signal" else TABLES + ARRAYS)
+    place = str(path)
+    if path.suffix.lower() in ARRAYS:
+        arrays = read_npz(path)
+        names = arrays.get("feature_names")
+        return inputs_from_arrays(
+            arrays["x"], preprocessing, kind, feature_names=names, place=place
+        )
+    frame = read_frame(path, text_columns(preprocessing))
+    if kind == "image":
+        folder = path.parent if images is None else Path(images)
+        found = ImageRows.of(frame, image_column, (), folder, place)
+        return found.inputs(image_size, preprocessing, skip_bad, cache, progress)
+    return Inputs(apply_features(frame, preprocessing, place), frame.index.to_numpy().astype(str))
+
+
+def inputs_from_arrays(
+    x: NDArray[Any] | pd.DataFrame,
+    preprocessing: dict[str, Any],
+    kind: str,
+    *,
+    feature_names: Sequence[Any] | NDArray[Any] | None = None,
+    place: str = "x",
+) -> Inputs:
+    """New arrays, prepared as a Table's train rows were.
+
+    Args:
+        x: (n, p), (n, c, l) or (n, c, h, w), or a DataFrame.
+        preprocessing: that of the Table.
+        kind: that of the Table.
+        feature_names: names of the p columns; those of the Table's by default, in its order.
+        place: the file, for messages.
+    """
+    if isinstance(x, pd.DataFrame):
+        found, shape = "table", x.shape
+    else:
+        x = np.asarray(x)
+        found, shape = kind_of(x, place), x.shape
+    if found != kind:
+        raise DataError(f"{place}: the model was trained on data of kind {kind!r}; x is {shape}.")
+    names = np.arange(len(x)).astype(str)
+    if found == "table":
+        if isinstance(x, pd.DataFrame):
+            x = x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
+        else:
+            known = [column["name"] for column in preprocessing["columns"]]
+            if feature_names is None and len(known) != x.shape[1]:
+                raise DataError(
+                    f"{place}: the model was trained on {len(known)} columns; x is {shape}."
+                )
+            x = as_frame(x, known if feature_names is None else feature_names, place)
+        return Inputs(apply_features(x, preprocessing, place), names)
+    check_channels(x, preprocessing, place)
+    return Inputs(as_signals(x, place) if kind == "signal" else as_pixels(x, place), names)
+
+
+# ----------------------------------------------------------------------------- images from files
+
+
+@dataclass(frozen=True)
+class ImageRows:
+    """Rows that name an image file each.
+
+    `rows` are their numbers where they come from a table; `identity` tells one set of files from
+    another, for the cache.
+    """
+
+    place: str
+    names: list[str]
+    files: list[Path]
+    rows: list[int] | None
+    identity: str
+
+    @classmethod
+    def of(
+        cls, frame: pd.DataFrame, name: str, taken: Sequence[str], folder: Path, place: str
+    ) -> "ImageRows":
+        """The rows of a table, whose file names are relative to a folder."""
+        if not folder.is_dir():
+            raise DataError(
+                f"The image folder {folder} does not exist. Give the folder that the file names in "
+                f"{place} are relative to with --images (images=)."
+            )
+        values = frame[image_column(frame, name, taken, place)]
+        names = ["" if pd.isna(value) else str(value).strip() for value in values]
+        identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
+        files = [folder / name for name in names]
+        return cls(place, names, files, frame.index.tolist(), identity)
+
+    @classmethod
+    def listed(cls, paths: Sequence[Path]) -> "ImageRows":
+        """Files as they are given, and all images of the folders among them."""
+        names, files = [], []
+        for path in paths:
+            inside = image_files(path) if path.is_dir() else [path]
+            files += inside
+            alone = len(paths) == 1 and path.is_dir()
+            names += [(file.relative_to(path) if alone else file).as_posix() for file in inside]
+        if not files:
+            raise DataError("There are no images to read: the list of files is empty.")
+        place = str(paths[0]) if len(paths) == 1 else f"{paths[0]}, ..."
+        return cls(place, names, files, None, "\n".join(str(path.resolve()) for path in paths))
+
+    def load(
+        self,
+        side: int,
+        preprocessing: dict[str, Any],
+        skip_bad: bool,
+        cache: str | Path | None,
+        progress: bool,
+    ) -> Decoded:
+        """Pixels of the good images; bad ones are an error unless they may be skipped."""
+        channels = preprocessing.get("channels", 3)
+        entry = None
+        if cache is not None:
+            token = blake2b(f"{self.identity}\n{channels}".encode(), digest_size=8).hexdigest()
+            entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
+        x, bad = load_images(self.files, side, channels=channels, cache=entry, progress=progress)
+        bad |= {i: "no file name" for i in bad if not self.names[i]}
+        if bad and (not skip_bad or len(x) == 0):
+            raise self._refusal(bad)
+        return Decoded(x, bad)
+
+    def inputs(
+        self,
+        side: int,
+        preprocessing: dict[str, Any],
+        skip_bad: bool,
+        cache: str | Path | None,
+        progress: bool,
+    ) -> Inputs:
+        """The good images as rows for a model."""
+        x, bad = self.load(side, preprocessing, skip_bad, cache, progress)
+        names = np.array([name for i, name in enumerate(self.names) if i not in bad], dtype=str)
+        return Inputs(x, names, self.skipped(bad))
+
+    def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
+        """The bad images by name."""
+        return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())
+
+    def _refusal(self, bad: dict[int, str]) -> DataError:
+        """What is wrong with the first bad images, and what to do."""
+        lines = []
+        for i in list(bad)[:_MOST_LISTED]:
+            row = f"row {self.rows[i]}: " if self.rows is not None else ""
+            lines.append(f"\n  {row}{self.files[i]}: {bad[i]}")
+        if len(bad) > _MOST_LISTED:
+            lines.append("\n  ...")
+        if len(bad) < len(self.files):
+            advice = "Repair them, or leave them out with --skip-bad (skip_bad=True)."
+        elif self.rows is not None:
+            advice = (
+                "No usable rows remain. --images (images=) must be the folder that the file names "
+                "are relative to."
+            )
+        else:
+            advice = "No usable rows remain."
+        return DataError(
+            f"{self.place}: {len(bad)} of {len(self.files)} images cannot be used:"
+            f"{''.join(lines)}\n{advice}"
+        )

@@ -1,0 +1,231 @@
+"""Files -> columns and arrays, before anything is known about what they mean.
+
+Rows are numbered as a person sees them: in a CSV the header is row 1, as in a spreadsheet; in
+Parquet, NPZ and arrays the first row is 0, as in pandas and numpy.
+"""
+
+import csv
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, is_zipfile
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError, missing_column, some
+from rnc.data.images import IMAGE_SUFFIXES
+
+TABLES = (".csv", ".tsv", ".parquet")
+ARRAYS = (".npz",)
+
+_IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
+
+
+def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
+    """The source, if it is a file of a known type."""
+    if not source.exists():
+        raise DataError(f"{source} does not exist. Check the path.")
+    if source.suffix.lower() not in known or source.is_dir():
+        what = "a folder" if source.is_dir() else f"of type {source.suffix or 'unknown'!r}"
+        raise DataError(f"{source} is {what}; expected a file of type {', '.join(known)}.")
+    return source
+
+
+def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
+    """A CSV or Parquet file; the index holds the row numbers for messages.
+
+    In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are passed
+    over.
+
+    Args:
+        source: the file.
+        text: columns to read as text even where all values look like numbers.
+    """
+    frame = (
+        _read_parquet(source) if source.suffix.lower() == ".parquet" else _read_csv(source, text)
+    )
+    frame.columns = [str(name) for name in frame.columns]
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
+    if frame.empty:
+        raise DataError(f"{source} has no rows below its header ({some(frame.columns, 30)}).")
+    return frame
+
+
+def _read_csv(source: Path, text: Sequence[str]) -> pd.DataFrame:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                source,
+                sep=_separator(source),
+                dtype=dict.fromkeys(text, str),
+                na_values=["?"],
+                index_col=False,  # or a row with one field too many would shift all columns
+                skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
+                skipinitialspace=True,
+                low_memory=False,  # one type per column, whatever its length
+            )
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"{source} is empty; expected a header and rows.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} is not UTF-8 text ({error}). Save it as CSV UTF-8.") from error
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
+        reason = str(error).strip().rstrip(".")
+        raise DataError(
+            f"{source} cannot be read as a table ({reason}). Every row needs as many fields as the "
+            "header; put quotes around text that holds the separator."
+        ) from error
+    frame.index = pd.RangeIndex(2, len(frame) + 2)
+    return frame.dropna(how="all")
+
+
+def _separator(source: Path) -> str:
+    """What the header is separated by: a comma, a semicolon or a tab."""
+    with source.open(encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline()
+    return max(",;\t", key=header.count)
+
+
+def _read_parquet(source: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_parquet(source)
+    except ImportError as error:
+        raise DataError(
+            f"{source} needs the package pyarrow to be read: pip install pyarrow. Or save the "
+            "table as CSV."
+        ) from error
+    except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
+        raise DataError(f"{source} cannot be read as Parquet ({error}).") from error
+    frame.index = pd.RangeIndex(len(frame))
+    return frame
+
+
+def read_npz(source: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file, none of which may need pickle."""
+    if not is_zipfile(source):
+        raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
+    arrays = {}
+    try:
+        with np.load(source, allow_pickle=False) as archive:
+            for name in archive.files:
+                values = archive[name]
+                arrays[name] = values.astype(str) if values.dtype.kind == "S" else values
+    except (OSError, BadZipFile, zlib.error, EOFError, TypeError, ValueError) as error:
+        if "allow_pickle" in str(error):
+            raise DataError(
+                f"{source} holds Python objects, which could run code when they are loaded. Save "
+                "numbers and text only: np.savez(file, x=x.astype('float32'), y=..., "
+                "group=group.astype(str))."
+            ) from error
+        raise DataError(f"{source} cannot be read as NPZ ({error}).") from error
+    if "x" not in arrays:
+        raise DataError(
+            f"{source} needs an array 'x' (and 'y' to train on); it holds {some(arrays, 30)}."
+        )
+    return arrays
+
+
+def column(frame: pd.DataFrame, name: str, place: str) -> pd.Series:
+    """A column by name, or an error that lists those there are."""
+    if name not in frame.columns:
+        raise missing_column(place, name, list(frame.columns))
+    return frame[name]
+
+
+def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: str) -> str:
+    """The column of file names: the one named, or for "auto" the first that looks like it."""
+    if name != "auto":
+        column(frame, name, place)
+        return name
+    columns = [candidate for candidate in frame.columns if candidate not in taken]
+    for candidate in columns:
+        if looks_like_files(frame[candidate]):
+            return str(candidate)
+    for candidate in columns:
+        if candidate.lower() in _IMAGE_COLUMNS:
+            return str(candidate)
+    raise DataError(
+        f"{place} has no column of image file names; its columns: {some(frame.columns, 30)}. Name "
+        "it with --image-column (image_column=)."
+    )
+
+
+def looks_like_files(values: pd.Series) -> bool:
+    """Whether the first values end like the names of image files."""
+    first = [value for value in values.head(100) if not pd.isna(value)]
+    return bool(first) and all(
+        isinstance(value, str) and Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES
+        for value in first
+    )
+
+
+# ---------------------------------------------------------------------------------------- arrays
+
+
+def kind_of(x: NDArray[Any], place: str) -> str:
+    """What an array is by its number of dimensions, if it holds numbers or text of that kind."""
+    kinds = {2: "table", 3: "signal", 4: "image"}
+    if x.ndim not in kinds or 0 in x.shape[1:]:
+        raise DataError(
+            f"{place}: x must be (n, p) for a table, (n, c, l) for signals or (n, c, h, w) for "
+            f"images, with no empty side; got {x.shape}."
+        )
+    if x.shape[0] == 0:
+        raise DataError(f"{place}: x has no rows; got {x.shape}.")
+    if x.dtype.kind == "c" or (x.ndim > 2 and x.dtype.kind not in "biuf"):
+        raise DataError(f"{place}: x must hold real numbers; got {x.dtype}.")
+    return kinds[x.ndim]
+
+
+def as_signals(x: NDArray[Any], place: str) -> NDArray[np.float32]:
+    """Signals as finite float32: (n, c, l)."""
+    with np.errstate(over="ignore"):
+        signals = x.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(signals).all(axis=(1, 2)))
+    if bad.size:
+        raise DataError(
+            f"{place}: x has NaN, infinite or too large values in {bad.size} of {len(x)} signals "
+            f"(rows {some(bad)}). Repair these signals, or leave them out."
+        )
+    return signals
+
+
+def as_pixels(x: NDArray[Any], place: str) -> NDArray[np.uint8]:
+    """Images as uint8: (n, c, h, w)."""
+    if x.shape[1] > 4 and x.shape[3] in (1, 3, 4):
+        raise DataError(
+            f"{place}: x must be (n, c, h, w) for images; got {x.shape}, which looks like "
+            "(n, h, w, c). Use x.transpose(0, 3, 1, 2)."
+        )
+    low, high = x.min(), x.max()
+    if x.dtype.kind == "f" or low < 0 or high > 255:
+        raise DataError(
+            f"{place}: x must hold images as whole numbers from 0 to 255; got {x.dtype} from "
+            f"{low:g} to {high:g}. Scale them and use x.round().astype('uint8')."
+        )
+    return x.astype(np.uint8, copy=False)
+
+
+def check_channels(x: NDArray[Any], preprocessing: dict[str, Any], place: str) -> None:
+    """Raise if signals or images have not as many channels as those that a model was fitted to."""
+    needed = preprocessing.get("channels", 3)
+    if x.shape[1] != needed:
+        raise DataError(
+            f"{place}: the model was trained on {needed} channels; x has {x.shape[1]}: {x.shape}."
+        )
+
+
+def as_frame(
+    x: NDArray[Any], names: Sequence[Any] | NDArray[Any] | None, place: str
+) -> pd.DataFrame:
+    """A two-dimensional array as columns: those named, or x0, x1, ..."""
+    names = [f"x{i}" for i in range(x.shape[1])] if names is None else [str(name) for name in names]
+    if len(names) != x.shape[1]:
+        raise DataError(f"{place}: {len(names)} feature names for x with {x.shape[1]} columns.")
+    return pd.DataFrame(x, columns=names)

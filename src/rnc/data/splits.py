@@ -1,0 +1,251 @@
+"""Who trains, who validates, who tests: a seeded split of the rows, or the check of a given one.
+
+A seeded split is stratified on the target: rows are put in order of the target, cut into bins of
+equal size, and every bin is shared out by the same fractions. Several targets are ordered by the
+sum of their ranks, where a target that runs against the first one is turned round. Chance comes
+from a hash of the seed and of each row's name, so that the order of the rows does not matter
+where names do not depend on it (as file names do not).
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError
+
+SPLITS = ("train", "val", "test")
+
+_WORDS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "development": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+_MOST_BINS = 50  # finer bins would leave little to chance
+_GROUP_BINS = 10
+
+
+def make_split(
+    y: NDArray[np.float64],
+    names: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    group: NDArray[Any] | None = None,
+    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    seed: int = 0,
+) -> NDArray[np.str_]:
+    """One of "train", "val" and "test" for every row, balanced over the target: (n, t) -> (n,).
+
+    Args:
+        y: targets (n, t).
+        names: what identifies each row; its number, if left out.
+        group: one value per row (a person, a patient, a camera): rows that share it stay together.
+            Fractions and balance are then as near as whole groups allow.
+        fractions: shares of train, val and test; a share of 0 leaves that split empty.
+        seed: another seed, another split.
+
+    >>> split = make_split(np.arange(100.0)[:, None])
+    >>> [int((split == name).sum()) for name in SPLITS]
+    [70, 10, 20]
+    """
+    shares = _checked_fractions(fractions)
+    draws = _draws(names if names is not None else range(len(y)), seed)
+    parts = _unique(group)[1] if group is not None else np.arange(len(y))
+    needed, found = int((shares > 0).sum()), len(np.unique(parts))
+    if found < needed:
+        unit = "rows" if group is None else "groups"
+        raise DataError(
+            f"A split into {needed} parts needs at least {needed} {unit}; got {found}. Add data, "
+            "or give a split column."
+        )
+    order = np.lexsort((draws, _ordering(y)))
+    if group is None:
+        return _by_row(order, draws, shares)
+    return _by_group(order, parts, _draws(_unique(group)[0], seed), shares)
+
+
+def _by_row(
+    order: NDArray[Any], draws: NDArray[np.uint64], shares: NDArray[np.float64]
+) -> NDArray[np.str_]:
+    """Share out bins of neighbours in target order, each in an order of chance."""
+    n = len(order)
+    bins = np.empty(n, int)
+    bins[order] = np.arange(n) * _bin_count(n, shares) // n
+    counts = _counts(n, shares)
+    labels = np.repeat(np.arange(3), counts)
+    # Every split's labels lie evenly along 0..1, so every bin gets its share of each.
+    along = np.concatenate([(np.arange(k) + 0.5) / k for k in counts if k])
+    split = np.empty(n, int)
+    split[np.lexsort((draws, bins))] = labels[np.argsort(along, kind="stable")]
+    return np.array(SPLITS)[split]
+
+
+def _by_group(
+    order: NDArray[Any],
+    parts: NDArray[Any],
+    draws: NDArray[np.uint64],
+    shares: NDArray[np.float64],
+) -> NDArray[np.str_]:
+    """Give each group, large ones first, to the split whose bins it brings nearest to their due."""
+    n, n_groups = len(order), len(draws)
+    bins = np.empty(n, int)
+    bins[order] = np.arange(n) * _GROUP_BINS // n
+    held = np.zeros((n_groups, _GROUP_BINS))
+    np.add.at(held, (parts, bins), 1)
+    used = np.flatnonzero(shares)
+    due = shares[used, None] * held.sum(axis=0)
+    given = np.zeros_like(due)
+    # Sizes within a factor of two count as equal, so that the seed has a say.
+    size = np.floor(np.log2(held.sum(axis=1)))
+    owner = np.empty(n_groups, int)
+    for done, g in enumerate(np.lexsort((draws, -size))):
+        excess = ((2 * (given - due) + held[g]) * held[g]).sum(axis=1) / shares[used]
+        empty = given.sum(axis=1) == 0
+        if n_groups - done <= empty.sum():  # one group left for each split that has none
+            excess[~empty] = np.inf
+        choice = int(excess.argmin())
+        given[choice] += held[g]
+        owner[g] = used[choice]
+    split: NDArray[np.str_] = np.array(SPLITS)[owner[parts]]
+    return split
+
+
+def _ordering(y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One number per row that follows all targets: (n, t) -> (n,)."""
+    ranks = 2 * pd.DataFrame(y).rank().to_numpy() - (len(y) + 1)  # whole numbers: sums are exact
+    against = ranks.T @ ranks[:, 0] < 0
+    total: NDArray[np.float64] = np.where(against, -ranks, ranks).sum(axis=1)
+    return total
+
+
+def _draws(names: Sequence[Any] | NDArray[Any], seed: int) -> NDArray[np.uint64]:
+    """A number of chance for every name."""
+    salt = f"{seed}:"
+    text = ((salt + str(name)).encode() for name in names)
+    return np.array(
+        [int.from_bytes(blake2b(t, digest_size=8).digest()) for t in text], dtype=np.uint64
+    )
+
+
+def _bin_count(n: int, shares: NDArray[np.float64]) -> int:
+    """As many bins as leave a row of the smallest split in each."""
+    return int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
+
+
+def _counts(n: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Rows of each split: n by the shares, and at least one where a share is not 0."""
+    counts = np.maximum(np.floor(n * shares), shares > 0).astype(np.int64)
+    while counts.sum() < n:
+        counts[np.argmax(n * shares - counts)] += 1
+    while counts.sum() > n:
+        counts[np.argmax(counts)] -= 1
+    return counts
+
+
+def _checked_fractions(fractions: Sequence[float]) -> NDArray[np.float64]:
+    shares = np.array(fractions, dtype=float)
+    if shares.shape != (3,) or not (shares >= 0).all() or shares[0] == 0 or shares.sum() <= 0:
+        raise DataError(
+            "fractions must be three numbers >= 0 for train, val and test, with some for train; "
+            f"got {fractions}."
+        )
+    if abs(shares.sum() - 1) > 1e-6:
+        raise DataError(f"fractions must add up to 1; got {fractions}, which is {shares.sum():g}.")
+    return np.asarray(shares / shares.sum())
+
+
+def _unique(group: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The groups, and which of them each row is in."""
+    values, parts = np.unique(np.asarray(group).astype(str), return_inverse=True)
+    return values, parts
+
+
+# -------------------------------------------------------------------------------- a given split
+
+
+def check_split(
+    values: Sequence[Any] | NDArray[Any],
+    rows: Sequence[Any] | NDArray[Any],
+    place: str,
+    *,
+    column: str = "split",
+    needed: Sequence[str] = SPLITS,
+) -> NDArray[np.str_]:
+    """A given split in our words, if every row has one and no needed one is empty.
+
+    Args:
+        values: train, val, test or a synonym (training; valid, validation, dev; testing).
+        rows: the number of each row, for messages.
+        place: the file, for messages.
+        column: the column that holds the values, for messages.
+        needed: splits that must not be empty.
+
+    >>> check_split(["Train", "dev", "test"], [2, 3, 4], "t.csv").tolist()
+    ['train', 'val', 'test']
+    """
+    split = [split_word(value) for value in values]
+    for row, value, word in zip(rows, values, split, strict=True):
+        if word is None:
+            raise DataError(
+                f"{place} row {row}: {column} is {value!r}, expected one of {', '.join(_WORDS)}."
+            )
+    check_filled(np.array(split, dtype=str), place, column=column, needed=needed)
+    return np.array(split, dtype=str)
+
+
+def split_word(value: Any) -> str | None:
+    """Our word for a split's name, or None where it is no such name."""
+    return _WORDS.get(str(value).strip().lower())
+
+
+def check_filled(
+    split: NDArray[np.str_], place: str, *, column: str = "split", needed: Sequence[str] = SPLITS
+) -> None:
+    """Raise if a needed split has no rows."""
+    empty = [name for name in needed if not (split == name).any()]
+    if empty:
+        have = ", ".join(f"{(split == name).sum()} {name}" for name in SPLITS)
+        raise DataError(
+            f"{place}: {column} leaves no rows for {' and '.join(empty)} (it has {have}). Mark "
+            "some rows so, or let a seeded split be made with --split-column none."
+        )
+
+
+def check_groups(
+    split: NDArray[np.str_],
+    group: NDArray[Any],
+    rows: Sequence[Any] | NDArray[Any],
+    place: str,
+    *,
+    column: str = "group",
+) -> None:
+    """Raise if rows of one group are in several splits, with the first such groups and rows."""
+    values, parts = _unique(group)
+    number = np.array([SPLITS.index(name) for name in split])
+    present = np.zeros((len(values), 3), bool)
+    present[parts, number] = True
+    torn = np.flatnonzero(present.sum(axis=1) > 1)
+    if torn.size == 0:
+        return
+    told = []
+    for g in torn[:3]:
+        first = [
+            np.flatnonzero((parts == g) & (number == k))[0] for k in np.flatnonzero(present[g])
+        ]
+        told.append(
+            f"{values[g]!s} (" + ", ".join(f"row {rows[i]} {split[i]}" for i in first) + ")"
+        )
+    raise DataError(
+        f"{place}: {torn.size} of {len(values)} values of {column} are in more than one split: "
+        f"{'; '.join(told)}{'; ...' if torn.size > 3 else ''}. Move each into one split, or let a "
+        "seeded split be made with --split-column none."
+    )

@@ -1,0 +1,333 @@
+"""Labelled data of any kind -> a Table: every row checked, split and ready for a network.
+
+    read_table         from a .csv, .tsv or .parquet file (with or without images) or an .npz file
+    table_from_arrays  from numpy arrays or a DataFrame
+
+Both see a source as named columns, one row per sample, and where the inputs are not columns, an
+array x beside them. The order of work: targets, split, inputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError, some
+from rnc.data.features import apply_features, fit_features, named_columns, text_columns
+from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
+from rnc.data.labels import Labels, Use, find_columns, holds_splits, make_labels, read_targets
+from rnc.data.sources import (
+    ARRAYS,
+    as_frame,
+    as_pixels,
+    as_signals,
+    existing,
+    kind_of,
+    looks_like_files,
+    read_frame,
+    read_npz,
+)
+from rnc.data.splits import SPLITS, check_filled
+
+Kind = Literal["image", "signal", "table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """n labelled samples. Treat the arrays as read-only: they may be shared or mapped from disk."""
+
+    x: NDArray[Any]
+    """Images (n, c, h, w) uint8, signals (n, c, l) float32, or preprocessed columns (n, p)
+    float32."""
+    y: NDArray[np.float64]
+    """Targets (n, t)."""
+    target_names: tuple[str, ...]
+    kind: Kind
+    split: NDArray[np.str_]
+    """"train", "val" or "test" for every row."""
+    names: NDArray[np.str_]
+    """What identifies each row: its file name or number."""
+    subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Further columns, for scores per value and for colours."""
+    preprocessing: dict[str, Any] = field(default_factory=dict)
+    """What `read_inputs` needs to prepare new data; JSON holds it. Empty for RGB images."""
+    skipped: tuple[Skipped, ...] = ()
+    """Rows that were left out, and why."""
+
+    def __post_init__(self) -> None:
+        columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
+        for name, values in columns.items():
+            if len(values) != len(self.x):
+                raise DataError(
+                    f"A Table needs as many rows in x and {name}; got {len(self.x)} and "
+                    f"{len(values)}."
+                )
+        if self.y.ndim != 2 or self.y.shape[1] != len(self.target_names):
+            raise DataError(
+                f"A Table needs y (n, t) and t target names; got {self.y.shape} and "
+                f"{self.target_names}."
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def rows(self, split: str) -> NDArray[np.int64]:
+        """Positions of the rows of one split."""
+        if split not in SPLITS:
+            raise DataError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
+        return np.flatnonzero(self.split == split)
+
+
+def read_table(
+    source: str | Path,
+    *,
+    target: str | Sequence[str] = (),
+    images: str | Path | None = None,
+    image_column: str = "auto",
+    feature_columns: Sequence[str] | None = None,
+    split_column: str | None = None,
+    group_column: str | None = None,
+    subgroup_columns: Sequence[str] = (),
+    split_seed: int = 0,
+    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    drop_missing: bool = False,
+    skip_bad: bool = False,
+    image_size: int = 224,
+    cache: str | Path | None = None,
+    progress: bool = False,
+    preprocessing: dict[str, Any] | None = None,
+) -> Table:
+    """Read labelled data from a file.
+
+    An .npz file holds x, y (n,) or (n, t), and may hold group, split, target_names, feature_names
+    and further arrays of n values; each is a column by its name. The columns of y are named by
+    target_names, or y, or y0, y1, ... if there are several.
+
+    Args:
+        source: a .csv, .tsv, .parquet or .npz file.
+        target: one or several columns to predict; an .npz file's y if left out.
+        images: the folder that image file names are relative to; this makes it a table of images.
+        image_column: the column of file names; "auto" takes the first whose values end like
+            images, or that is called image, file or path. Any other name without `images` looks
+            beside the table.
+        feature_columns: columns to predict from; by default all that have no other use.
+        split_column: the column of train, val, test; None takes one named "split" that holds such
+            words. "none" makes a seeded split whatever the columns.
+        group_column: rows that share a value (person, patient, camera) stay in one split; None
+            takes the array "group" of an .npz file.
+        subgroup_columns: columns to keep for scores per value. They stay features, too, unless
+            `feature_columns` leaves them out.
+        split_seed: seed of the split.
+        fractions: shares of train, val and test in a seeded split.
+        drop_missing: leave out rows without a target, instead of raising.
+        skip_bad: leave out images that cannot be used, instead of raising.
+        image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
+        cache: folder for decoded images; None keeps them in memory.
+        progress: show a bar while images are decoded.
+        preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
+            learned from the rows, and all are "test" unless `split_column` is given.
+    """
+    path = existing(Path(source))
+    place, fitted = str(path), preprocessing is not None
+    frame, x, default = _open(path, text_columns(preprocessing or {}))
+    targets = (target,) if isinstance(target, str) else tuple(target) or default
+    if fitted and split_column is None:
+        split_column = "none"
+    use = find_columns(
+        frame, place, targets, split_column, group_column, subgroup_columns, arrays=x is not None
+    )
+    y, usable, skipped = read_targets(frame, use.targets, place, drop_missing)
+    frame = frame[usable]
+    if x is not None:
+        x = x[usable] if skipped else x
+    elif _names_images(images, image_column, preprocessing):
+        folder = path.parent if images is None else Path(images)
+        x = ImageRows.of(frame, image_column, use.taken(), folder, place)
+    else:
+        x = _feature_columns(frame, feature_columns, use, preprocessing, place)
+    names = x.names if isinstance(x, ImageRows) else frame.index.to_numpy()
+    labels = make_labels(
+        frame, y, use, names, skipped, place, fractions=fractions, seed=split_seed, fitted=fitted
+    )
+    if isinstance(x, ImageRows):
+        pixels, bad = x.load(image_size, preprocessing or {}, skip_bad, cache, progress)
+        labels = labels.without(bad, x.skipped(bad))
+        if bad and not fitted:
+            check_filled(labels.split, f"{place} without the {len(bad)} bad images")
+        return Table(pixels, kind="image", preprocessing=preprocessing or {}, **vars(labels))
+    return _prepared(x, labels, preprocessing, place)
+
+
+def table_from_arrays(
+    x: NDArray[Any] | pd.DataFrame,
+    y: NDArray[Any] | pd.DataFrame | pd.Series | Sequence[Any],
+    *,
+    target_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    names: Sequence[Any] | NDArray[Any] | None = None,
+    split: Sequence[str] | NDArray[Any] | None = None,
+    group: Sequence[Any] | NDArray[Any] | None = None,
+    subgroup: Mapping[str, NDArray[Any]] | None = None,
+    split_seed: int = 0,
+    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    drop_missing: bool = False,
+) -> Table:
+    """Make a table of arrays; the arguments are as for `read_table`, and given as values.
+
+    Args:
+        x: columns (n, p) or a DataFrame, signals (n, c, l), or images (n, c, h, w) of whole
+            numbers from 0 to 255.
+        y: targets (n,) or (n, t).
+        target_names: names of the t targets; y, or y0, y1, ..., by default.
+        feature_names: names of the p columns; x0, x1, ... by default.
+        names: what identifies each row; its number by default.
+        split: train, val or test for each row; by default a seeded split is made.
+        group: rows that share a value stay in one split.
+        subgroup: further columns, for scores per value.
+        split_seed: seed of the split.
+        fractions: shares of train, val and test in a seeded split; a share may be 0.
+        drop_missing: leave out rows without a target, instead of raising.
+
+    >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))
+    >>> table.kind, table.x.shape, table.y.shape, len(table.rows("train"))
+    ('table', (50, 3), (50, 1), 35)
+    """
+    place = "arrays"
+    if isinstance(x, pd.DataFrame):
+        x = x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
+    else:
+        x = np.asarray(x)
+        x = as_frame(x, feature_names, place) if kind_of(x, place) == "table" else x
+    if isinstance(y, pd.DataFrame) and target_names is None:
+        target_names = [str(name) for name in y.columns]
+    columns = _target_arrays(np.asarray(y), target_names, place)
+    use = Use(
+        tuple(columns),
+        "split" if split is not None else None,
+        "group" if group is not None else None,
+        tuple(subgroup or ()),
+    )
+    given = {"split": split, "group": group}
+    further = {name: values for name, values in given.items() if values is not None}
+    frame = _as_columns({**(subgroup or {}), **columns, **further}, len(x), place)
+    if names is not None:
+        frame.index = pd.Index(_as_columns({"names": names}, len(x), place)["names"].astype(str))
+    y, usable, skipped = read_targets(frame, use.targets, place, drop_missing)
+    labels = make_labels(
+        frame[usable],
+        y,
+        use,
+        frame.index[usable],
+        skipped,
+        place,
+        fractions=fractions,
+        seed=split_seed,
+    )
+    return _prepared(x[usable] if skipped else x, labels, None, place)
+
+
+def _prepared(
+    x: NDArray[Any] | pd.DataFrame,
+    labels: Labels,
+    preprocessing: dict[str, Any] | None,
+    place: str,
+) -> Table:
+    """The table of inputs that are columns, signals or images in memory."""
+    kind: Kind = "table" if isinstance(x, pd.DataFrame) else "signal" if x.ndim == 3 else "image"
+    if preprocessing is not None:
+        x = inputs_from_arrays(x, preprocessing, kind, place=place).x
+    elif kind == "table":
+        preprocessing = fit_features(x, np.flatnonzero(labels.split == "train"), place)
+        x = apply_features(x, preprocessing, place)
+    else:
+        x = as_signals(x, place) if kind == "signal" else as_pixels(x, place)
+        rgb = kind == "image" and x.shape[1] == 3
+        preprocessing = {} if rgb else {"channels": int(x.shape[1])}
+    return Table(x, kind=kind, preprocessing=preprocessing, **vars(labels))
+
+
+def _names_images(
+    images: str | Path | None, image_column: str, preprocessing: dict[str, Any] | None
+) -> bool:
+    """Whether the rows of a table name image files: as asked for, or as a fitted model needs."""
+    asked = images is not None or image_column != "auto"
+    if preprocessing is None:
+        return asked
+    if asked and "columns" in preprocessing:
+        raise DataError(
+            "The model was trained on the columns of a table, not on images. Leave out --images "
+            "(images=) and --image-column (image_column=)."
+        )
+    return "columns" not in preprocessing
+
+
+def _feature_columns(
+    frame: pd.DataFrame,
+    chosen: Sequence[str] | None,
+    use: Use,
+    preprocessing: dict[str, Any] | None,
+    place: str,
+) -> pd.DataFrame:
+    """The columns to predict from; a fitted model has chosen them already."""
+    if preprocessing is not None:
+        return frame
+    splits = [name for name in frame.columns if holds_splits(frame[name])]  # say nothing of y
+    names = named_columns(frame, chosen, use.taken(), [*use.taken(), *splits], place)
+    for name in names:
+        if chosen is None and looks_like_files(frame[name]):
+            raise DataError(
+                f"{place}: column {name!r} holds names of image files. Give their folder with "
+                "--images (images=), or name the columns to use with --feature-columns "
+                "(feature_columns=)."
+            )
+    return frame[names]
+
+
+def _open(
+    path: Path, text: Sequence[str]
+) -> tuple[pd.DataFrame, NDArray[Any] | pd.DataFrame | None, tuple[str, ...]]:
+    """Named columns; the inputs where they are an array beside them; the default targets."""
+    place = str(path)
+    if path.suffix.lower() not in ARRAYS:
+        return read_frame(path, text), None, ()
+    arrays = read_npz(path)
+    x = arrays.pop("x")
+    kind = kind_of(x, place)
+    features, targets = arrays.pop("feature_names", None), arrays.pop("target_names", None)
+    columns = _target_arrays(arrays.pop("y"), targets, place) if "y" in arrays else {}
+    default = tuple(columns)
+    for name, values in arrays.items():
+        if values.ndim == 1 and (len(values) == len(x) or name in ("group", "split")):
+            columns[name] = values
+    frame = _as_columns(columns, len(x), place)
+    return frame, as_frame(x, features, place) if kind == "table" else x, default
+
+
+def _target_arrays(
+    y: NDArray[Any], names: Sequence[Any] | NDArray[Any] | None, place: str
+) -> dict[str, NDArray[Any]]:
+    """The columns of y by name."""
+    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
+        raise DataError(f"{place}: y must be (n,) or (n, t) with t >= 1; got {y.shape}.")
+    columns = y[:, None] if y.ndim == 1 else y
+    t = columns.shape[1]
+    if names is None:
+        names = ["y"] if t == 1 else [f"y{i}" for i in range(t)]
+    if len(names) != t or len(set(map(str, names))) != t:
+        raise DataError(
+            f"{place}: y has {t} columns, which need as many different names; got {some(names)}."
+        )
+    return {str(name): columns[:, i] for i, name in enumerate(names)}
+
+
+def _as_columns(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
+    for name, values in columns.items():
+        if len(values) != n:
+            raise DataError(
+                f"{place}: x has {n} rows and {name} has {len(values)}; they must be as many."
+            )
+    return pd.DataFrame(dict(columns), index=pd.RangeIndex(n))

@@ -1,0 +1,399 @@
+"""Image files of every kind, good and bad, and the cache of their pixels."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from rnc.data import images
+from rnc.data.errors import DataError
+from rnc.data.images import decode, image_files, load_images
+
+RED, WHITE = (255, 0, 0), (255, 255, 255)
+
+
+def quarters(size=(32, 32)):
+    """Red upper left, green upper right, blue lower left, white lower right."""
+    w, h = size
+    pixels = np.full((h, w, 3), 255, np.uint8)
+    pixels[: h // 2, : w // 2] = RED
+    pixels[: h // 2, w // 2 :] = (0, 255, 0)
+    pixels[h // 2 :, : w // 2] = (0, 0, 255)
+    return Image.fromarray(pixels)
+
+
+def corners(x):
+    """Which channel is strongest in each quarter; white is 3."""
+    _, h, w = x.shape
+    found = []
+    for i in (h // 4, 3 * h // 4):
+        for j in (w // 4, 3 * w // 4):
+            pixel = x[:, i, j].astype(int)
+            found.append(3 if pixel.min() > 200 else int(pixel.argmax()))
+    return found
+
+
+def noise(path, seed=0, size=(20, 20)):
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+# --------------------------------------------------------------------------------------- decoding
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "bmp", "tif", "gif"])
+def test_formats_give_upright_rgb(tmp_path, suffix):
+    quarters((64, 64)).save(tmp_path / f"a.{suffix}")
+    x = decode(tmp_path / f"a.{suffix}", 16)
+    assert x.shape == (3, 16, 16)
+    assert x.dtype == np.uint8
+    assert corners(x) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "CMYK", "YCbCr"])
+def test_colour_modes_keep_their_colours(tmp_path, mode):
+    path = tmp_path / ("a.jpg" if mode in ("CMYK", "YCbCr") else "a.png")
+    quarters().convert(mode).save(path)
+    assert corners(decode(path, 32)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "LA"])
+def test_grey_modes_become_three_equal_channels(tmp_path, mode):
+    half = np.zeros((16, 16), np.uint8)
+    half[:, 8:] = 255
+    Image.fromarray(half).convert(mode).save(tmp_path / "a.png")
+    x = decode(tmp_path / "a.png", 16)
+    assert (x == half).all()
+
+
+def test_sixteen_bit_grey_keeps_its_range(tmp_path):
+    ramp = np.linspace(0, 65535, 256).astype(np.uint16).reshape(16, 16)
+    Image.fromarray(ramp).save(tmp_path / "a.png")
+    assert (decode(tmp_path / "a.png", 16) == (ramp >> 8)).all()
+
+
+def test_one_channel_is_grey(tmp_path):
+    Image.new("RGB", (8, 8), RED).save(tmp_path / "a.png")
+    x = decode(tmp_path / "a.png", 4, channels=1)
+    assert x.shape == (1, 4, 4)
+    assert (x == 76).all()  # luminance of red
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "P"])
+def test_transparent_parts_become_white(tmp_path, mode):
+    picture = Image.new("RGBA", (8, 8), (255, 0, 0, 255))
+    picture.paste((0, 0, 0, 0), (0, 0, 4, 8))
+    picture.convert(mode).save(tmp_path / "a.png")
+    x = decode(tmp_path / "a.png", 8)
+    assert tuple(x[:, 4, 1]) == WHITE
+    assert tuple(x[:, 4, 6]) == RED
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_is_undone(tmp_path, orientation, suffix):
+    # How a camera stores an upright picture for each orientation: the inverse of the display turn.
+    turns = [None, 0, 3, 1, 5, 2, 6, 4]
+    stored = quarters((64, 64))
+    if turns[orientation - 1] is not None:
+        stored = stored.transpose(Image.Transpose(turns[orientation - 1]))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stored.save(tmp_path / f"a.{suffix}", exif=exif)
+    assert corners(decode(tmp_path / f"a.{suffix}", 16)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+@pytest.mark.parametrize("exif", [b"MM\x00*\xff\xff\xff\xff", b"MM\x00*\x00", b"nonsense"])
+def test_unreadable_exif_does_not_spoil_the_picture(tmp_path, exif, suffix):
+    path = tmp_path / f"a.{suffix}"
+    quarters().save(path, exif=b"Exif\x00\x00" + exif)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x, bad = load_images([path], 16)
+    assert not bad
+    assert corners(x[0]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("size", [(60, 30), (30, 60)])
+def test_centre_of_a_longer_side_is_cut_out(tmp_path, size):
+    path = noise(tmp_path / "a.png", size=size)
+    w, h = size[0] // 3, size[1] // 3  # the short side is 10
+    whole = Image.open(path).resize((w, h), Image.Resampling.BICUBIC)
+    left, top = (w - 10) // 2, (h - 10) // 2
+    expected = np.asarray(whole.crop((left, top, left + 10, top + 10))).transpose(2, 0, 1)
+    assert np.abs(decode(path, 10).astype(int) - expected).max() <= 2
+
+
+def test_large_jpeg_looks_the_same_as_without_the_shortcut(tmp_path):
+    stripes = np.add.outer(np.arange(400), np.arange(600)) // 12 % 2 * 255
+    Image.fromarray(stripes.astype(np.uint8)).save(tmp_path / "a.jpg", quality=95)
+    Image.open(tmp_path / "a.jpg").save(tmp_path / "a.png")
+    fast, slow = (decode(tmp_path / name, 100).astype(int) for name in ("a.jpg", "a.png"))
+    assert slow.std() > 50
+    assert np.abs(fast - slow).mean() < 4
+
+
+def test_one_pixel_and_thin_images_are_fine(tmp_path):
+    for size in ((1, 1), (500, 1)):
+        Image.new("RGB", size, RED).save(tmp_path / "a.png")
+        assert (decode(tmp_path / "a.png", 6)[0] == 255).all()
+
+
+# -------------------------------------------------------------------------------------- bad files
+
+
+def test_every_kind_of_bad_file_is_told_apart(tmp_path):
+    good = noise(tmp_path / "good.png")
+    noise(tmp_path / "whole.jpg", size=(200, 200))
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "whole.jpg").read_bytes()[:3000])
+    (tmp_path / "cut.png").write_bytes(good.read_bytes()[:300])
+    (tmp_path / "text.jpg").write_text("no picture")
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "folder.jpg").mkdir()
+    Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "float.tif")
+    names = ["good.png", "cut.jpg", "cut.png", "text.jpg", "empty.jpg", "folder.jpg", "float.tif"]
+    x, bad = load_images([tmp_path / name for name in [*names, "absent.jpg"]], 8)
+    assert x.shape == (1, 3, 8, 8)
+    assert (x[0] == decode(good, 8)).all()
+    assert "truncated" in bad[1]
+    assert bad[2]
+    assert bad[3] == "not an image"
+    assert bad[4] == "an empty file"
+    assert bad[5] == "not a file"
+    assert "no known range" in bad[6]
+    assert bad[7] == "no such file"
+
+
+@pytest.mark.parametrize("pixels", [1.5, 4])  # Pillow warns of the first and refuses the second
+def test_decompression_bombs_are_refused(tmp_path, monkeypatch, pixels):
+    Image.new("RGB", (int(100 * pixels), 100)).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)
+    x, bad = load_images([tmp_path / "a.png"], 8)
+    assert len(x) == 0
+    assert bad[0].startswith("more than 10,000 pixels, refused as a decompression bomb")
+
+
+def test_postscript_is_not_run(tmp_path):
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.eps")
+    assert load_images([tmp_path / "a.eps"], 8).bad == {0: "not an image"}
+
+
+@pytest.mark.parametrize("side", [0, -3, 2.5])
+def test_impossible_side_is_refused(tmp_path, side):
+    with pytest.raises(DataError, match=rf"image_size must be a whole number .*; got {side}"):
+        load_images([noise(tmp_path / "a.png")], side)
+
+
+def test_folder_lists_images_below_it_by_name_without_hidden_ones(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".trash").mkdir()
+    for name in ("b.JPG", "sub/a.png", ".hidden.png", ".trash/c.png", "notes.txt"):
+        (tmp_path / name).touch()
+    assert image_files(tmp_path) == [tmp_path / "b.JPG", tmp_path / "sub/a.png"]
+
+
+def test_folder_without_images_and_absent_folder_are_refused(tmp_path):
+    with pytest.raises(DataError, match=r"holds no images \(\.avif, .*\.webp\)"):
+        image_files(tmp_path)
+    with pytest.raises(DataError, match=r"image folder .*absent does not exist"):
+        image_files(tmp_path / "absent")
+
+
+# ------------------------------------------------------------------------------------------ cache
+
+
+@pytest.fixture
+def files(tmp_path):
+    return [noise(tmp_path / f"{i}.png", seed=i) for i in range(40)]
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Names of the files that are decoded from here on."""
+    names = []
+
+    def counting(file, side, channels=3):
+        names.append(file.name)
+        return decode(file, side, channels)
+
+    monkeypatch.setattr(images, "decode", counting)
+    return names
+
+
+def touch(path, seed):
+    """Other content of the same length, one second later."""
+    before = path.stat()
+    Image.fromarray(np.full((20, 20, 3), seed, np.uint8)).save(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
+
+
+def test_second_start_decodes_nothing_and_maps_the_same_pixels(files, tmp_path, decoded):
+    first = load_images(files, 8, cache=tmp_path / "cache" / "faces")
+    assert len(decoded) == 40
+    second = load_images(files, 8, cache=tmp_path / "cache" / "faces")
+    assert len(decoded) == 40
+    assert isinstance(second.x, np.memmap)
+    assert (second.x == first.x).all()
+    assert (second.x == load_images(files, 8).x).all()
+    with pytest.raises(ValueError, match="read-only"):
+        second.x[0] = 0
+
+
+def test_only_changed_and_added_files_are_decoded_anew(files, tmp_path, decoded):
+    cache = tmp_path / "cache" / "faces"
+    load_images(files[:30], 8, cache=cache)
+    decoded.clear()
+    touch(files[3], seed=99)
+    x, _ = load_images(files[::-1], 8, cache=cache)
+    assert sorted(decoded) == sorted(["3.png", *(f"{i}.png" for i in range(30, 40))])
+    assert (x == load_images(files[::-1], 8).x).all()
+    assert (x[36] == 99).all()
+
+
+def test_change_of_time_or_size_alone_is_noticed(files, tmp_path, decoded):
+    cache = tmp_path / "cache" / "faces"
+    load_images(files, 8, cache=cache)
+    decoded.clear()
+    stat = files[0].stat()
+    files[0].write_bytes(files[0].read_bytes() + b" ")
+    os.utime(files[0], ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    os.utime(files[1], ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    load_images(files, 8, cache=cache)
+    assert sorted(decoded) == ["0.png", "1.png"]
+
+
+def test_other_side_channels_or_version_decode_everything(files, tmp_path, decoded, monkeypatch):
+    cache = tmp_path / "cache" / "faces"
+    for side, channels in ((8, 3), (9, 3), (9, 1)):
+        decoded.clear()
+        assert load_images(files, side, channels=channels, cache=cache).x.shape == (
+            (40, channels, side, side)
+        )
+        assert len(decoded) == 40
+    decoded.clear()
+    monkeypatch.setattr(images, "_VERSION", images._VERSION + 1)
+    load_images(files, 9, channels=1, cache=cache)
+    assert len(decoded) == 40
+
+
+def test_replaced_pixels_are_removed_and_still_readable_by_who_has_them(files, tmp_path):
+    cache = tmp_path / "cache" / "faces"
+    old = load_images(files, 8, cache=cache).x
+    before = old.copy()
+    load_images(files[:5], 8, cache=cache)
+    assert len(list(cache.parent.glob("*.npy"))) == 1
+    assert (old == before).all()
+
+
+def test_pixels_of_a_killed_run_are_removed_after_a_day(files, tmp_path):
+    cache = tmp_path / "cache" / "faces"
+    cache.parent.mkdir()
+    killed, busy, other = (
+        cache.parent / name for name in ("faces.dead.npy", "faces.busy.npy", "faces2.dead.npy")
+    )
+    for path in (killed, busy, other):
+        path.touch()
+    for path in (killed, other):
+        os.utime(path, (0, 0))
+    load_images(files, 8, cache=cache)
+    assert not killed.exists()
+    assert busy.exists()
+    assert other.exists()
+
+
+@pytest.mark.parametrize("damage", ["pixels gone", "pixels cut", "no json", "other json"])
+def test_damaged_cache_is_built_anew(files, tmp_path, decoded, damage):
+    cache = tmp_path / "cache" / "faces"
+    good = load_images(files, 8, cache=cache).x.copy()
+    (pixels,) = cache.parent.glob("*.npy")
+    manifest = cache.parent / "faces.json"
+    if damage == "pixels gone":
+        pixels.unlink()
+    elif damage == "pixels cut":
+        pixels.write_bytes(pixels.read_bytes()[:500])
+    else:
+        manifest.write_text("{" if damage == "no json" else "[1]")
+    decoded.clear()
+    assert (load_images(files, 8, cache=cache).x == good).all()
+    assert len(decoded) == 40
+
+
+def test_bad_files_are_remembered_until_they_change(files, tmp_path, decoded):
+    cache = tmp_path / "cache" / "faces"
+    absent = tmp_path / "absent.png"
+    files[7].write_text("no picture")
+    wanted = [*files, absent]
+    first = load_images(wanted, 8, cache=cache)
+    assert first.bad == {7: "not an image", 40: "no such file"}
+    assert len(first.x) == 39
+    decoded.clear()
+    second = load_images(wanted, 8, cache=cache)
+    assert second.bad == first.bad
+    assert decoded == []
+    noise(files[7], seed=1)
+    noise(absent, seed=2)
+    third = load_images(wanted, 8, cache=cache)
+    assert third.bad == {}
+    assert decoded == ["7.png", "absent.png"]
+    assert (third.x == load_images(wanted, 8).x).all()
+
+
+def test_cache_of_bad_files_only_is_empty(tmp_path):
+    for _ in range(2):
+        x, bad = load_images([tmp_path / "absent.png"], 8, cache=tmp_path / "c" / "faces")
+        assert x.shape == (0, 3, 8, 8)
+        assert bad == {0: "no such file"}
+
+
+@pytest.mark.parametrize("when", ["pixels", "manifest"])
+def test_full_disk_leaves_the_old_cache_whole(files, tmp_path, monkeypatch, when):
+    cache = tmp_path / "cache" / "faces"
+    old = load_images(files[:9], 8, cache=cache).x.copy()
+    before = sorted(path.name for path in cache.parent.iterdir())
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((os, "fsync") if when == "pixels" else (type(cache), "replace")), full)
+        with pytest.raises(
+            DataError, match=r"faces cannot be written \(.*No space left.*make room"
+        ):
+            load_images(files, 8, cache=cache)
+    assert sorted(path.name for path in cache.parent.iterdir()) == before
+    assert (load_images(files[:9], 8, cache=cache).x == old).all()
+
+
+def test_two_processes_may_build_at_once(files, tmp_path):
+    script = (
+        "import sys; from pathlib import Path; from rnc.data.images import load_images\n"
+        "files = sorted(Path(sys.argv[1]).glob('*.png'))[:int(sys.argv[2])]\n"
+        "for _ in range(15):\n"
+        "    x = load_images(files, 8, cache=Path(sys.argv[1]) / 'cache' / 'faces').x\n"
+        "    assert (x == load_images(files, 8).x).all()\n"
+    )
+    runs = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), count])
+        for count in ("40", "25")  # they want different files, so each undoes the other's cache
+    ]
+    assert [run.wait(timeout=100) for run in runs] == [0, 0]
+    manifest = json.loads((tmp_path / "cache" / "faces.json").read_text())
+    assert (tmp_path / "cache" / manifest["pixels"]).exists()
+    assert not list((tmp_path / "cache").glob("faces.*.json"))
+
+
+def test_progress_bar_appears_only_when_asked_for(files, capsys):
+    load_images(files, 8)
+    assert capsys.readouterr().err == ""
+    load_images(files, 8, progress=True)
+    shown = capsys.readouterr()
+    assert "Decoding images" in shown.err
+    assert "40/40" in shown.err
+    assert shown.out == ""
