@@ -7,13 +7,14 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
-    ["batch", "config", "distributed", "metrics", "pairwise", "ranking"],
+    ["batch", "config", "distributed", "files", "metrics", "pairwise", "ranking"],
     ["loss", "loss_triton", "theory"],
     ["heads", "baselines", "encoders", "augment"],
     ["model", "data"],
     ["training"],
     ["evaluation", "export"],
     ["search", "report", "reproduce"],
+    ["runs", "demo"],
     ["estimator", "cli"],
 ]
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}

@@ -1,0 +1,142 @@
+"""FitConfig: every choice of a training run, in one place.
+
+CLI flags, estimator parameters and config.json derive from its fields. A default of None means
+"whatever suits the rest", and `resolve` says what that is; the values are the paper's recipe
+(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless a preset is shorter.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+Scheme = Literal["probe", "finetune", "regularize", "end2end", "auto"]
+Objective = Literal["rnc"]
+Optimizer = Literal["sgd", "adamw"]
+Solver = Literal["sgd", "exact"]
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "32", "bf16", "16"]
+Preset = Literal["paper", "quick"]
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """What to train and how. Every field is a flag of `rnc fit` and a parameter of RnCRegressor."""
+
+    scheme: Annotated[
+        Scheme,
+        "probe: RnC encoder, frozen, then a head; finetune: then all of it; regularize: head loss "
+        "+ rnc_weight x RnC; end2end: head loss alone; auto: all four, best on validation",
+    ] = "probe"
+    objective: Annotated[Objective, "what shapes the representation"] = "rnc"
+    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
+    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto suits the input"] = (
+        "auto"
+    )
+    pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
+    preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
+
+    epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
+    head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
+    batch_size: Annotated[int, "samples per step, over all processes"] = 256
+    head_batch_size: Annotated[int, "samples per step of the head"] = 64
+    accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
+    clip: Annotated[float | None, "largest norm of the gradient"] = None
+
+    optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
+    lr: Annotated[float | None, "learning rate; by default 0.5 for RnC, 0.2 end to end"] = None
+    weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
+    lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
+    head_solver: Annotated[Solver, "exact: solve the convex head; sgd: as in the paper"] = "exact"
+
+    temperature: Annotated[float, "of the RnC loss"] = 2.0
+    label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
+    similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
+    period: Annotated[float | None, "length of the circle for label_distance circular"] = None
+    rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
+
+    image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
+    views: Annotated[int, "augmented views per sample; 0: none, the plain sample"] = 2
+    crop: Annotated[bool, "random crops (images, signals)"] = True
+    flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
+    color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
+    grayscale: Annotated[bool, "drop the colours of some views"] = True
+
+    seed: Annotated[int, "of weights, order and augmentation"] = 0
+    device: Annotated[Device, "auto takes a GPU if there is one"] = "auto"
+    precision: Annotated[Precision, "auto: bf16 on a GPU, 32 on a CPU"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+        for name in ("epochs", "batch_size", "head_batch_size", "accumulate", "image_size"):
+            _check(self, name, 1)
+        for name in ("head_epochs", "views", "weight_decay", "rnc_weight"):
+            _check(self, name, 0)
+        for name in ("lr", "head_lr", "clip", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a positive number; got {value!r}.")
+        if self.objective == "rnc" and self.batch_size * max(1, self.views) < 2:
+            raise ValueError(
+                "RnC contrasts the samples of a batch: batch_size must be at least 2; "
+                f"got {self.batch_size}."
+            )
+
+    def resolve(self) -> "FitConfig":
+        """The same with epochs, optimizer and the head's rate as the preset suggests them."""
+        quick = self.preset == "quick"
+        optimizer = self.optimizer or ("adamw" if quick else "sgd")
+        return dataclasses.replace(
+            self,
+            optimizer=optimizer,
+            epochs=_default(self.epochs, 30 if quick else 400),
+            head_epochs=_default(self.head_epochs, 20 if quick else 100),
+            head_lr=_default(self.head_lr, 0.05 if optimizer == "sgd" else 1e-2),
+        )
+
+    def rate(self, *, contrast: bool) -> float:
+        """The learning rate given, or what suits a contrastive or a supervised stage."""
+        if self.lr is not None:
+            return self.lr
+        if self.resolve().optimizer == "adamw":
+            return 1e-3
+        return 0.5 if contrast else 0.2
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "FitConfig":
+        """The config that `to_json` gave; a field it does not know means another version."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(fields) - known):
+            raise ValueError(
+                f"This run was made by another version: config.json has {', '.join(unknown)}, "
+                "which this one does not know. Use the version that made it."
+            )
+        return cls(**fields)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "scheme": get_args(Scheme),
+    "objective": get_args(Objective),
+    "optimizer": get_args(Optimizer),
+    "head_solver": get_args(Solver),
+    "device": get_args(Device),
+    "precision": get_args(Precision),
+    "preset": get_args(Preset),
+}
+
+
+def _default(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _check(config: FitConfig, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value is not None and not value >= least:
+        raise ValueError(f"{name} must be at least {least}; got {value!r}.")

@@ -1,0 +1,71 @@
+"""The embedded default: real digits, turned by known angles, learned with L1 and with RnC.
+
+The angle is the target. Which digit it is does not matter for it, and plays the part of the
+paper's webcams: a representation that follows the target need not keep it.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean, stdev
+
+from rnc.config import FitConfig
+from rnc.data.demo import digits_table
+from rnc.report import write_report
+from rnc.runs import fit_run
+from rnc.training.loop import Record
+
+SIDE = 16
+METHODS = {"L1": "end2end", "RnC(L1)": "probe"}
+SCORES = ("mae", "r2", "spearman", "digit readable")
+
+
+def demo_config(scheme: str, seed: int, epochs: int) -> FitConfig:
+    """The same small encoder, epochs and learning rate for both methods, and no augmentation."""
+    return FitConfig(
+        scheme=scheme,  # type: ignore[arg-type]
+        preset="quick",
+        encoder="small-cnn",
+        epochs=epochs,
+        batch_size=64,
+        lr=2e-3,
+        image_size=SIDE,
+        views=0,
+        seed=seed,
+    )
+
+
+def run_demo(
+    out: Path, *, seeds: int, epochs: int, show: Callable[[Record], None]
+) -> tuple[list[list[str]], Path]:
+    """Train both methods with several seeds; rows of a table of scores, and the report.
+
+    Args:
+        out: folder for one run per method and seed; runs of an earlier demo are replaced.
+        seeds: how many.
+        epochs: of both methods.
+        show: takes every record.
+    """
+    table = digits_table(side=SIDE)
+    rows, folders = [], []
+    for label, scheme in METHODS.items():
+        found: list[tuple[float, ...]] = []
+        for seed in range(seeds):
+            folder = out / f"{scheme}-{seed}"
+            config = demo_config(scheme, seed, epochs)
+            for record in fit_run(table, config, folder, command="rnc demo", overwrite=True):
+                show(record)
+            found.append(_scores(folder))
+            rows.append([label, str(seed), *(f"{score:.3f}" for score in found[-1])])
+            if seed == 0:
+                folders.append(folder)
+        if seeds > 1:
+            columns = zip(*found, strict=True)
+            rows.append([label, "mean", *(f"{mean(c):.3f} ± {stdev(c):.3f}" for c in columns)])
+    return rows, write_report(folders, out / "report.html")
+
+
+def _scores(folder: Path) -> tuple[float, ...]:
+    scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    test = scores["test"]
+    return test["mae"], test["r2"], test["spearman"], scores["readable"]["digit"]

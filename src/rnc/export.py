@@ -1,0 +1,226 @@
+"""ONNX: a trained model as one file, which runs without this package and without PyTorch.
+
+    inputs       (n, *input_shape)  float32, prepared samples; any n
+    predictions  (n, t)             float64, in the units of the targets
+    features     (n, d)             float32
+
+Predictions are float64 as those of `Regressor.predict`, since in float32 a date loses its minutes.
+The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
+`input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
+"""
+
+import copy
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rnc.augment import EVAL_RESIZE, ImageAugment
+from rnc.files import _replace
+from rnc.heads import HeadConfig
+from rnc.model import FORMAT, Regressor
+
+METADATA = "rank-n-contrast"
+LARGEST_DIFFERENCE = 1e-4
+MOST_BYTES = 2**31 - 2**24  # a protobuf file ends at 2 GiB; the rest is for all but the weights
+
+_CHECKED_SIZES = (1, 7)  # none of them the 2 that the graph is traced with
+
+
+def export_onnx(model: Regressor, path: str | Path) -> None:
+    """Write a model as ONNX, if onnxruntime gives the same results with it as PyTorch.
+
+    The results for random inputs may differ by 1e-4 of the largest at most. Otherwise, and if
+    anything else fails, a file of that name stays as it was.
+
+    Args:
+        model: the model, on any device; it stays as it is.
+        path: of the file, which usually ends in .onnx.
+    """
+    runtime = _needed_packages()["onnxruntime"]
+    weights = sum(tensor.nbytes for tensor in model.state_dict().values())
+    if weights > MOST_BYTES:
+        raise ValueError(
+            f"One ONNX file holds {MOST_BYTES / 1e9:.2f} GB of weights at most; got "
+            f"{weights / 1e9:.2f} GB. Choose a smaller encoder."
+        )
+    graph = _Graph(copy.deepcopy(model)).cpu().float().eval()
+    content = _traced(graph, model)
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+        session = runtime.InferenceSession(temporary, providers=["CPUExecutionProvider"])
+        _check_same(graph, session)
+
+    _replace(Path(path), write)
+
+
+class _Graph(nn.Module):
+    """What the file computes."""
+
+    def __init__(self, model: Regressor) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        features, outputs = self.model(inputs)
+        return self.model.head.decode(outputs), features
+
+
+def _traced(graph: _Graph, model: Regressor) -> bytes:
+    """The graph as an ONNX file, for any number of samples."""
+    example = (torch.zeros(2, *model.config.input_shape),)
+    shapes = ({0: torch.export.Dim("n")},)
+    try:
+        traced = torch.export.export(graph, example, dynamic_shapes=shapes)
+        traced = traced.run_decompositions({torch.ops.aten.cumprod.default: _cumprod})
+        program = torch.onnx.export(
+            traced,
+            example,
+            dynamo=True,
+            dynamic_shapes=shapes,
+            # "view" would be in the way of a node that torch gives this name.
+            input_names=["inputs"],
+            output_names=["predictions", "features"],
+            verbose=False,
+        )
+    except Exception as error:  # what an encoder of the user's makes torch raise has many types
+        raise RuntimeError(
+            f"The encoder {model.config.encoder!r} cannot be written as ONNX for any number of "
+            f"samples: {error}"
+        ) from error
+    assert program is not None
+    program.model.metadata_props[METADATA] = json.dumps(_metadata(model), allow_nan=False)
+    content: bytes = program.model_proto.SerializeToString()
+    return content
+
+
+def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    """torch.cumprod, which ONNX does not have, in log2(length) products; the corn head needs it."""
+    x, length, reach = x.to(dtype or x.dtype), x.shape[dim], 1
+    while reach < length:
+        rest = length - reach
+        products = x.narrow(dim, reach, rest) * x.narrow(dim, 0, rest)
+        x, reach = torch.cat([x.narrow(dim, 0, reach), products], dim), 2 * reach
+    return x
+
+
+def _needed_packages() -> dict[str, ModuleType]:
+    names = ("onnx", "onnxscript", "onnxruntime")
+    try:
+        return {name: importlib.import_module(name) for name in names}
+    except ImportError as error:
+        raise ImportError(
+            f"Writing ONNX needs {', '.join(names)}; {error.name or error} is missing. Get them "
+            "with: pip install 'rank-n-contrast[export]'",
+            name=error.name,
+        ) from error
+
+
+# ------------------------------------------------------------------------------------- check
+
+
+def _check_same(graph: _Graph, session: Any) -> None:
+    """Raise if the file and PyTorch differ on random samples."""
+    config, generator = graph.model.config, torch.Generator().manual_seed(0)
+    for n in _CHECKED_SIZES:
+        inputs = torch.randn(n, *config.input_shape, generator=generator)
+        theirs = session.run(["predictions", "features"], {"inputs": inputs.numpy()})
+        with torch.no_grad():
+            ours = [values.numpy() for values in graph(inputs)]
+        head = graph.model.head.config
+        scaled = _without_units(theirs[0], head), _without_units(ours[0], head)
+        differences = {
+            "predictions": _difference(*scaled, least=1.0),
+            "features": _difference(theirs[1], ours[1], least=1e-30),
+        }
+        for what, difference in differences.items():
+            if not difference <= LARGEST_DIFFERENCE:  # NaN, too
+                raise RuntimeError(
+                    f"onnxruntime and PyTorch differ: {what} of {n} random samples by "
+                    f"{difference:.1e} of the largest, where {LARGEST_DIFFERENCE:.0e} is allowed. "
+                    f"Nothing was written; the encoder {config.encoder!r} does not survive the "
+                    "conversion."
+                )
+
+
+def _without_units(predictions: NDArray[Any], head: HeadConfig) -> NDArray[np.float64]:
+    """Predictions as the head sees them, where 1 is a deviation or a bin, whatever the unit."""
+    scaled: NDArray[np.float64] = (predictions - np.array(head.shift)) / np.array(head.scale)
+    return scaled
+
+
+def _difference(their: NDArray[Any], our: NDArray[Any], *, least: float) -> float:
+    """The largest difference in units of the largest value, which counts as `least` or more."""
+    if their.shape != our.shape:
+        return float("nan")
+    return float(np.abs(their - our).max() / max(np.abs(our).max(), least))
+
+
+# ---------------------------------------------------------------------------------- metadata
+
+
+def _metadata(model: Regressor) -> dict[str, Any]:
+    """What prepares inputs for the graph, for a reader without this package."""
+    config = model.config
+    constants, steps = {"image": _image, "signal": _signal, "table": _table}[config.kind](model)
+    return {
+        "format": FORMAT,
+        "kind": config.kind,
+        "input_shape": list(config.input_shape),
+        "target_names": list(config.target_names),
+        "prepare": {**config.preprocessing, **constants},
+        "steps": steps,
+    }
+
+
+def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
+    augment, channels = model.augment, model.config.input_shape[0]
+    assert isinstance(augment, ImageAugment)
+    constants = {
+        "channels": channels,
+        "size": augment.size,
+        "short_side": round(augment.size * EVAL_RESIZE),
+        "mean": list(augment.mean) * (channels if len(augment.mean) == 1 else 1),
+        "std": list(augment.std) * (channels if len(augment.std) == 1 else 1),
+    }
+    return constants, [
+        "Start from pixels from 0 to 255, (channels, height, width), turned upright as the EXIF "
+        "orientation says; 3 channels are RGB, 1 is grey.",
+        "Of an image file, scale the middle square to short_side x short_side (in training, by "
+        "Pillow's BICUBIC). Go on as with an array:",
+        "Pixels of exactly size x size are used whole. Scale any others, bilinear with "
+        "antialiasing, so that the short side is short_side and the long side "
+        "floor(short_side * long / short), and cut out size x size from row "
+        "round((height - size) / 2) and column round((width - size) / 2) on, halves to even.",
+        "Divide by 255; of every channel, subtract mean and divide by std.",
+    ]
+
+
+def _signal(model: Regressor) -> tuple[dict[str, Any], list[str]]:
+    constants = {
+        "shift": model.input_shift[:, 0].tolist(),
+        "scale": model.input_scale[:, 0].tolist(),
+        "length": model.config.input_shape[1],
+    }
+    return constants, [
+        "Start from signals (channels, l), as long as those in training.",
+        "Of every channel, subtract shift and divide by scale.",
+        "Keep length samples from floor((l - length) / 2) on.",
+    ]
+
+
+def _table(model: Regressor) -> tuple[dict[str, Any], list[str]]:
+    return {}, [
+        "Every entry of columns, in order, makes inputs as follows.",
+        "A number whose scale is not null: (value - mean) / scale, with median for a gap.",
+        "A category: for each of categories, 1 where the value is this text, otherwise 0; a gap "
+        "has 0 everywhere.",
+        "Then, where gaps is true: 1 for a gap, otherwise 0.",
+    ]

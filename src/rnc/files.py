@@ -1,0 +1,56 @@
+"""Files that are either whole or not there: written beside their place, then moved onto it.
+
+A crash, a full disk or a kill leaves the old file as it was. Nothing here reads or writes a pickle.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    _replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that strict readers accept: NaN and infinity are refused."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:
+    """Write named tensors as safetensors, with a note of JSON types."""
+    # Copies: parameters that share memory are refused by the format.
+    arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    header = {"note": json.dumps(note)}
+    _replace(path, lambda temporary: save_file(arrays, temporary, metadata=header))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """The tensors and the note of a file that `write_tensors` wrote."""
+    with safe_open(path, framework="pt") as file:
+        note = json.loads((file.metadata() or {}).get("note", "null"))
+        return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,185 @@
+"""Regressor: an encoder and a head, from raw samples to predictions; saved and loaded as a folder.
+
+embed     raw samples -> features (n, d)
+predict   raw samples -> predictions (n, t), in the units of the targets
+save/load config.json and model.safetensors
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rnc.augment import Augment, ImageAugment, SignalAugment, TableAugment, eval_view
+from rnc.encoders import build_encoder, feature_size
+from rnc.files import read_tensors, write_json, write_tensors
+from rnc.heads import HeadConfig, build_head
+
+FORMAT = 1
+"""Version of the run folder; a reader refuses any other."""
+
+AUGMENTS: dict[str, Callable[..., Augment]] = {
+    "image": ImageAugment,
+    "signal": SignalAugment,
+    "table": TableAugment,
+}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """All that rebuilds a Regressor but its weights, as JSON types."""
+
+    kind: str
+    """image, signal or table."""
+    encoder: str
+    """Name of the encoder; "own" if the caller brought the module."""
+    input_shape: tuple[int, ...]
+    """Shape of one view, as the encoder sees it."""
+    augment: dict[str, Any]
+    head: dict[str, Any]
+    target_names: tuple[str, ...]
+    preprocessing: dict[str, Any] = field(default_factory=dict)
+    """What `rnc.data.read_inputs` needs to prepare new data."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_shape", tuple(self.input_shape))
+        object.__setattr__(self, "target_names", tuple(self.target_names))
+
+
+class Regressor(nn.Module):
+    """An encoder with a head, and what it takes to feed them."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        encoder: nn.Module | None = None,
+        *,
+        pretrained: bool = False,
+    ) -> None:
+        super().__init__()
+        if encoder is None and config.encoder == "own":
+            raise ValueError(
+                "This model was trained with an encoder of your own, which the folder does not "
+                "hold: pass it, built as for training, as encoder=."
+            )
+        self.config = config
+        self.augment: Augment = AUGMENTS[config.kind](**config.augment)
+        self.encoder = build_encoder(
+            config.encoder if encoder is None else encoder,
+            config.input_shape,
+            pretrained=pretrained,
+        )
+        self.head = build_head(HeadConfig(**config.head))
+        # Signals come in any unit; images and tables are standardised before.
+        channels = config.input_shape[0] if config.kind == "signal" else 1
+        self.input_shift: Tensor
+        self.input_scale: Tensor
+        self.register_buffer("input_shift", torch.zeros(channels, 1))
+        self.register_buffer("input_scale", torch.ones(channels, 1))
+
+    def standardise(self, x: Tensor) -> Tensor:
+        """Raw samples in the scale that views are made of: signals by their training statistics."""
+        return (x - self.input_shift) / self.input_scale if self.config.kind == "signal" else x
+
+    def features(self, views: Tensor) -> Tensor:
+        """Features of views: (n, ...) -> (n, d)."""
+        features: Tensor = self.encoder(views)
+        return features
+
+    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and head outputs of views: (n, ...) -> (n, d), (n, .)."""
+        features = self.features(views)
+        return features, self.head(features)
+
+    @torch.no_grad()
+    def embed(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
+        """Features of raw samples, without augmentation: (n, ...) -> (n, d)."""
+        return self._map(x, batch_size, lambda views: self.features(views).float())
+
+    @torch.no_grad()
+    def predict(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
+        """Predictions for raw samples, in the units of the targets: (n, ...) -> (n, t)."""
+        return self._map(x, batch_size, lambda views: self.head.decode(self(views)[1]))
+
+    def _map(
+        self, x: NDArray[Any], batch_size: int, compute: Callable[[Tensor], Tensor]
+    ) -> NDArray[Any]:
+        was_training = self.training
+        self.eval()
+        parts = []
+        for start in range(0, len(x), batch_size):
+            raw = torch.tensor(x[start : start + batch_size], device=self.input_shift.device)
+            views = eval_view(self.standardise(raw), self.augment)
+            parts.append(compute(views).cpu().numpy())
+        self.train(was_training)
+        if not parts:
+            raise ValueError("There is nothing to predict: got 0 samples.")
+        return np.concatenate(parts)
+
+    def save(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
+        """Write config.json and model.safetensors into a folder.
+
+        Args:
+            folder: made if it is not there.
+            extra: further entries of config.json, such as the FitConfig.
+        """
+        self.save_config(folder, extra)
+        write_tensors(Path(folder) / "model.safetensors", self.state_dict())
+
+    def save_config(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
+        """Write config.json only, as before training."""
+        model = dataclasses.asdict(self.config)
+        content = {"format": FORMAT, "model": model, **(extra or {})}
+        write_json(Path(folder) / "config.json", content)
+
+    @classmethod
+    def load(cls, folder: str | Path, encoder: nn.Module | None = None) -> "Regressor":
+        """The model that `save` wrote.
+
+        Args:
+            folder: a run folder.
+            encoder: the module, if the model was trained with one of the caller's own.
+        """
+        folder = Path(folder)
+        config = ModelConfig(**read_config(folder)["model"])
+        model = cls(config, encoder)
+        weights = folder / "model.safetensors"
+        if not weights.exists():
+            raise FileNotFoundError(
+                f"{folder} has no model.safetensors: the run is not finished. Continue it with "
+                "`rnc fit ... --resume`."
+            )
+        model.load_state_dict(read_tensors(weights)[0])
+        return model.eval()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a run folder of this version."""
+    path = folder / "config.json"
+    if not path.exists():
+        found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
+        raise FileNotFoundError(f"{folder} is no run folder: it needs a config.json; got {found}.")
+    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if config.get("format") != FORMAT:
+        raise ValueError(
+            f"{path} has format {config.get('format')!r}, this version reads {FORMAT}. Use the "
+            "version of rank-n-contrast that made the run, or train again."
+        )
+    return config
+
+
+def input_shape_of(x: NDArray[Any], augment: Augment) -> tuple[int, ...]:
+    """Shape of one view of these samples."""
+    return tuple(eval_view(torch.tensor(x[:1]), augment).shape[1:])
+
+
+def encoder_width(encoder: nn.Module, input_shape: tuple[int, ...]) -> int:
+    """Number of features that an encoder gives."""
+    return feature_size(encoder, input_shape)

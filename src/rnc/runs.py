@@ -1,0 +1,167 @@
+"""A run from labelled data to a finished folder: train, evaluate, save, report.
+
+config.json       model, FitConfig, command and environment: written first
+checkpoint/       what a killed run continues from
+history.csv       one line per epoch
+model.safetensors the weights: written when training is done
+scores.json, predictions.csv, features.safetensors   the test split, looked at once
+report.html
+"""
+
+import csv
+import io
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import rnc
+from rnc.config import FitConfig
+from rnc.data.table import Table
+from rnc.evaluation.evaluate import evaluate, write_evaluation
+from rnc.files import write_text
+from rnc.model import read_config
+from rnc.report import write_report
+from rnc.training.loop import RECORD_FIELDS, Record, is_first_process
+from rnc.training.recipes import build_regressor, train
+
+RUN_FILES = (
+    "config.json",
+    "history.csv",
+    "model.safetensors",
+    "scores.json",
+    "predictions.csv",
+    "features.safetensors",
+    "skipped.csv",
+    "report.html",
+)
+
+
+def fit_run(
+    table: Table,
+    config: FitConfig,
+    out: Path,
+    *,
+    data: dict[str, Any] | None = None,
+    command: str = "",
+    resume: bool = False,
+    overwrite: bool = False,
+    encoder: torch.nn.Module | None = None,
+) -> Iterator[Record]:
+    """Train on a table and leave a finished run folder; one Record per epoch.
+
+    Args:
+        table: labelled, split data.
+        config: how to train.
+        out: the run folder; must be new or empty unless one of the next two is given.
+        data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
+        command: what the user typed, for the report.
+        resume: continue the run in `out`, which must have the same config.
+        overwrite: delete the run in `out` first.
+        encoder: a module of the caller's own.
+    """
+    first = is_first_process()
+    if first:
+        prepare_folder(out, config, resume=resume, overwrite=overwrite)
+    model = build_regressor(table, config, encoder)
+    extra = {
+        "fit": config.to_json(),
+        "data": data or {},
+        "command": command,
+        "environment": environment(),
+    }
+    if first and not resume:
+        model.save_config(out, extra)
+        _write_skipped(table, out)
+    records: list[Record] = []
+    for record in train(model, table, config, out):
+        records.append(record)
+        if first:
+            write_history(out, records)
+        yield record
+    if not first:
+        return
+    model.save(out, extra)
+    evaluation = evaluate(
+        model,
+        table,
+        angles=config.label_distance == "angular",
+        label_distance=config.label_distance,
+        similarity=config.similarity,
+        period=config.period,
+    )
+    write_evaluation(evaluation, out)
+    write_report([out])
+
+
+def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:
+    """Raise unless the folder may take this run; nothing but an old run is ever deleted."""
+    if resume:
+        before = read_config(out).get("fit", {})
+        changed = {
+            name: (before.get(name), value)
+            for name, value in config.to_json().items()
+            if before.get(name) != value and name not in ("device", "precision")
+        }
+        if changed:
+            listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
+            raise ValueError(
+                f"{out} was started with other options ({listed}). Use the same ones to resume it, "
+                "or another --out."
+            )
+        return
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / "config.json").exists():
+        raise FileExistsError(
+            f"{out} exists and holds no run. Choose a new folder for --out; nothing was changed."
+        )
+    if not overwrite:
+        raise FileExistsError(
+            f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
+            "another --out."
+        )
+    shutil.rmtree(out / "checkpoint", ignore_errors=True)
+    for name in RUN_FILES:
+        (out / name).unlink(missing_ok=True)
+
+
+def write_history(folder: Path, records: Sequence[Record]) -> None:
+    """history.csv: one line per epoch."""
+    _write_csv(folder / "history.csv", RECORD_FIELDS, [asdict(record) for record in records])
+
+
+def environment() -> dict[str, str]:
+    """What the numbers of a run depend on besides its config."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "rank-n-contrast": rnc.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "gpu": gpu,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def typed_command() -> str:
+    """The command line of this process, as a user would type it."""
+    return " ".join(["rnc", *sys.argv[1:]])
+
+
+def _write_skipped(table: Table, out: Path) -> None:
+    if table.skipped:
+        rows = [{"name": row.name, "reason": row.reason} for row in table.skipped]
+        _write_csv(out / "skipped.csv", ["name", "reason"], rows)
+
+
+def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
