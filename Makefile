@@ -10,8 +10,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
-demo: $(READY)  ## the loss orders a small batch, in a few seconds
-	$(BIN)/python examples/order_a_batch.py
+demo: $(READY)
+	$(BIN)/rnc demo
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -10,7 +10,14 @@ HEAVY = ("lightning", "timm", "sklearn", "pandas", "plotly", "scipy", "torchvisi
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(rnc.__all__) == ["RnCLoss", "__version__", "rnc_loss"]
+    assert sorted(rnc.__all__) == [
+        "FitConfig",
+        "Regressor",
+        "RnCLoss",
+        "RnCRegressor",
+        "__version__",
+        "rnc_loss",
+    ]
     assert all(getattr(rnc, name) is not None for name in rnc.__all__)
 
 

@@ -29,6 +29,9 @@ class FitConfig:
     ] = "probe"
     objective: Annotated[Objective, "what shapes the representation"] = "rnc"
     head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
+    low: Annotated[float | None, "lowest class of a binned head; default: lowest target"] = None
+    high: Annotated[float | None, "highest class; default: highest target"] = None
+    step: Annotated[float | None, "width of a class; default: 1 or a hundredth"] = None
     encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto suits the input"] = (
         "auto"
     )
@@ -69,11 +72,11 @@ class FitConfig:
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
             value = getattr(self, name)
-            if value is not None and value not in known:
+            if value not in known and (name, value) != ("optimizer", None):
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
         for name in ("epochs", "batch_size", "head_batch_size", "accumulate", "image_size"):
             _check(self, name, 1)
-        for name in ("head_epochs", "views", "weight_decay", "rnc_weight"):
+        for name in ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight"):
             _check(self, name, 0)
         for name in ("lr", "head_lr", "clip", "temperature"):
             value = getattr(self, name)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rnc.augment import Augment, draw_views, eval_view, views_from
 from rnc.data.table import Table
@@ -47,6 +48,7 @@ class Batches:
         self.rows = table.rows("train")
         self.targets = torch.tensor(table.y[self.rows], device=device)
         self.model, self.device = model, device
+        self.normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
         self.rank, self.world_size, self.seed = rank, world_size, seed
         self.source = table.x
         self.resident: Tensor | None = None
@@ -61,10 +63,17 @@ class Batches:
     def epoch(
         self, stage: str, epoch: int, *, batch_size: int, views: int, drop_last: bool
     ) -> Iterator[Batch]:
-        """The batches of one epoch, in shares of batch_size / world_size per process."""
+        """The batches of one epoch, in shares of batch_size / world_size per process.
+
+        With drop_last, all have batch_size samples. Without, the last may have fewer, but where
+        the model has batch normalisation, not fewer than two per process: those wait for another
+        epoch.
+        """
         order = _generator("cpu", self.seed, stage, epoch)
         shuffled = torch.randperm(len(self), generator=order)
-        stop = len(self) - len(self) % batch_size if drop_last else len(self)
+        rest = len(self) % batch_size
+        least = batch_size if drop_last else 2 * self.world_size if self.normalised else 1
+        stop = len(self) - rest if rest < least else len(self)
         for step, start in enumerate(range(0, stop, batch_size)):
             everyone = shuffled[start : min(start + batch_size, stop)]
             drawing = _generator(self.device, self.seed, stage, epoch, step)
@@ -80,8 +89,8 @@ class Batches:
             made = eval_view(raw, augment)[:, None]
         else:
             # Numbers for the whole batch, of which this process uses its part.
-            shape = raw[:1].expand(len(everyone), *raw.shape[1:])
-            draws = draw_views(shape, augment, views, drawing)
+            like = raw.new_empty(1, *raw.shape[1:]).expand(len(everyone), *raw.shape[1:])
+            draws = draw_views(like, augment, views, drawing)
             made = views_from(raw, augment, draws[share.to(self.device)])
         return Batch(made, targets[share.to(self.device)], targets)
 

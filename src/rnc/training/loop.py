@@ -131,6 +131,7 @@ def run_stage(
         loss, gap = _run_epoch(fabric, wrapped, fabric_optimizer, stage, batches, epoch)
         check_finite(loss, stage.name, epoch)
         error = validate() if validate is not None else None
+        check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
         progress.note_error(error)
         seconds = time.perf_counter() - started
         records.append(Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds))

@@ -1,14 +1,19 @@
 """The head on a frozen encoder, solved exactly instead of trained step by step.
 
 On fixed features the losses of l1, mse, huber, dex, lde, or and corn are convex in a linear head.
-So features are computed once, standardised, and L-BFGS runs over all of them until it stands
-still, for several strengths of ridge penalty; validation picks one.
+So features are computed once, centred and divided by one common scale, and L-BFGS runs over all of
+them until it stands still, for several strengths of ridge penalty; validation picks one. A scale
+for each feature would blow up units that fire for a few training samples only.
 """
+
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from rnc.heads import Head, build_head
+from rnc.metrics import Values, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
@@ -21,8 +26,11 @@ def solve_head(
     val_targets: Tensor,
     *,
     steps: int = 200,
+    measure: Callable[[Values, Values], float] = mae,
 ) -> tuple[float, float]:
-    """Fit the head in place; the training loss and the validation error (mean absolute) it has.
+    """Fit the head in place; the training loss and the validation error that it has.
+
+    Both are infinite if no penalty gave finite predictions.
 
     Args:
         head: its linear layer is overwritten.
@@ -31,18 +39,22 @@ def solve_head(
         val_features: of the samples that choose the penalty, (m, d).
         val_targets: theirs, (m, t).
         steps: most iterations per penalty.
+        measure: the error of predictions (m, t) for targets (m, t) that chooses the penalty.
     """
+    features, val_features = features.double(), val_features.double()
     shift = features.mean(dim=0)
-    scale = features.std(dim=0).clamp(min=1e-6 * float(features.abs().max().clamp(min=1e-6)))
+    scale = features.var(dim=0).mean().sqrt()
+    scale = torch.where(scale > 0, scale, 1.0)
     standard, val_standard = (features - shift) / scale, (val_features - shift) / scale
-    trial = build_head(head.config).to(features.device)
+    trial = build_head(head.config).to(standard)
     torch.nn.init.zeros_(trial.linear.weight)
     torch.nn.init.zeros_(trial.linear.bias)
-    best = (float("inf"), float("inf"))
+    best = (math.inf, math.inf)
     for penalty in sorted(PENALTIES, reverse=True):  # each starts where the stronger one ended
         loss = _minimise(trial, standard, targets, penalty, steps)
         with torch.no_grad():
-            error = float((trial.decode(trial(val_standard)) - val_targets).abs().mean())
+            predicted = trial.decode(trial(val_standard))
+        error = measure(predicted, val_targets) if predicted.isfinite().all() else math.inf
         if error < best[1]:
             best = (loss, error)
             with torch.no_grad():  # the same head on features as they are
@@ -56,15 +68,16 @@ def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, ste
     optimizer = torch.optim.LBFGS(
         head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
     )
-    loss = features.new_zeros(())
+
+    def loss() -> Tensor:
+        return head.loss(head(features), targets).mean()
 
     def objective() -> Tensor:
-        nonlocal loss
         optimizer.zero_grad()
-        loss = head.loss(head(features), targets).mean()
-        total = loss + penalty * head.linear.weight.square().sum()
+        total = loss() + penalty * head.linear.weight.square().sum()
         torch.autograd.backward(total)
         return total
 
     optimizer.step(objective)  # type: ignore[no-untyped-call]
-    return float(loss.detach())
+    with torch.no_grad():  # what a line search evaluated last is not where it ended
+        return float(loss())

@@ -9,6 +9,7 @@ best on validation stays, with probe and finetune sharing one encoder.
 """
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -31,7 +32,7 @@ from rnc.theory import lower_bound
 from rnc.training.batches import Batches
 from rnc.training.loop import Record, Stage, make_fabric, run_stage
 from rnc.training.probe import solve_head
-from rnc.training.steps import contrast_step, head_step, regularized_step
+from rnc.training.steps import check_finite, contrast_step, head_step, regularized_step
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
 
@@ -52,7 +53,14 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     module = build_encoder(
         name if encoder is None else encoder, shape, pretrained=config.pretrained
     )
-    head = head_config(config.head, encoder_width(module, shape), table.y[train])
+    head = head_config(
+        config.head,
+        encoder_width(module, shape),
+        table.y[train],
+        low=config.low,
+        high=config.high,
+        step=config.step,
+    )
     model_config = ModelConfig(
         kind=table.kind,
         encoder=name if encoder is None else "own",
@@ -80,7 +88,7 @@ def train(
         folder: where checkpoints live; what it already holds is not done again.
     """
     config = config.resolve()
-    _check_batch(table, config)
+    _check_rows(table, config)
     job = _Job(model, table, config, folder)
     if config.scheme != "auto":
         yield from job.scheme(config.scheme)
@@ -90,7 +98,7 @@ def train(
         yield from job.scheme(scheme, prefix=f"{scheme}/")
         error = job.validate()
         if best is None or error < best[0]:
-            best = (error, {k: v.clone() for k, v in model.state_dict().items()})
+            best = (error, _weights(model))
     assert best is not None
     model.load_state_dict(best[1])
 
@@ -104,7 +112,8 @@ class _Job:
         self.fabric = make_fabric(config)
         self.model, self.table, self.config, self.folder = model, table, config, folder
         model.to(self.fabric.device)
-        self.start = {name: value.clone() for name, value in model.state_dict().items()}
+        self.start = _weights(model)
+        self.encoded: dict[str, Tensor] | None = None
         self.batches = Batches(
             table,
             model,
@@ -114,28 +123,38 @@ class _Job:
             seed=config.seed,
         )
         self.many = self.fabric.world_size > 1
+        self.measure = angular_error if config.label_distance == "angular" else mae
 
     def scheme(self, name: str, prefix: str = "") -> Iterator[Record]:
         """All stages of a scheme, from the first weights on."""
         self.model.load_state_dict(self.start)
         if name in ("probe", "finetune"):
-            yield from self._finished("encoder", self._encoder_stage)
+            yield from self._encode()
             last = self._head_stage if name == "probe" else self._finetune_stage
         else:
             last = self._regularize_stage if name == "regularize" else self._end2end_stage
         yield from self._finished(f"{prefix}{'head' if name == 'probe' else name}", last)
 
     def validate(self) -> float:
-        """Mean absolute error (of angles: angular) on the validation rows."""
+        """Mean absolute error (of angles: angular) on the validation rows; inf after divergence."""
         rows = self.table.rows("val")
         predicted = self.model.predict(self.table.x[rows])
-        measure = angular_error if self.config.label_distance == "angular" else mae
-        return measure(predicted, self.table.y[rows])
+        error = self.measure(predicted, self.table.y[rows]) if _finite(predicted) else math.inf
+        # Running statistics differ between processes: one of them decides what is best.
+        return self.fabric.broadcast(error)
+
+    def _encode(self) -> Iterator[Record]:
+        """Train the encoder, or take the one that another scheme of this run trained."""
+        if self.encoded is None:
+            yield from self._finished("encoder", self._encoder_stage)
+            self.encoded = _weights(self.model)
+        self.model.load_state_dict(self.encoded)
 
     def _finished(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
         """Run a stage, or take its result where an earlier call finished it."""
         path = self._file(f"{name.replace('/', '-')}.safetensors")
-        if path is not None and path.exists():
+        # A process that asked later might see the file of this very run.
+        if path is not None and self.fabric.broadcast(path.exists()):
             weights, records = read_tensors(path)
             self.model.load_state_dict(weights)
             yield from (Record(**record) for record in records)
@@ -207,7 +226,7 @@ class _Job:
     def _finetune_stage(self, name: str) -> Iterator[Record]:
         """From the RnC encoder and a head solved on it, all weights at a tenth of the rate."""
         yield from ()
-        self._solve()
+        self._solve(name)
         assert self.config.head_epochs is not None
         rate = self.config.rate(contrast=False) / 10
         stage = self._stage(name, epochs=self.config.head_epochs, lr=rate)
@@ -219,7 +238,7 @@ class _Job:
         assert config.head_lr is not None
         if config.head_solver == "exact":
             started = time.perf_counter()
-            loss, error = self._solve()
+            loss, error = self._solve(name)
             seconds = time.perf_counter() - started
             yield Record(name, 1, 1, 0.0, loss, None, error, seconds)
             return
@@ -234,14 +253,26 @@ class _Job:
         )
         yield from self._run(stage, self.validate)
 
-    def _solve(self) -> tuple[float, float]:
+    def _solve(self, name: str) -> tuple[float, float]:
         train, val = self.table.rows("train"), self.table.rows("val")
         device = self.fabric.device
         embedded = [
             torch.tensor(self.model.embed(self.table.x[r]), device=device) for r in (train, val)
         ]
         targets = [torch.tensor(self.table.y[r], device=device) for r in (train, val)]
-        return solve_head(self.model.head, embedded[0], targets[0], embedded[1], targets[1])
+        loss, error = solve_head(
+            self.model.head, embedded[0], targets[0], embedded[1], targets[1], measure=self.measure
+        )
+        check_finite(loss, name, 1)
+        return loss, error
+
+
+def _weights(model: Regressor) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def _finite(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all())
 
 
 def _bound(targets: Tensor, views: int, config: FitConfig) -> Tensor:
@@ -272,10 +303,16 @@ def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
     model.input_scale.copy_(torch.where(scale > 0, scale, 1.0))
 
 
-def _check_batch(table: Table, config: FitConfig) -> None:
-    count = len(table.rows("train"))
-    if count < config.batch_size:
+def _check_rows(table: Table, config: FitConfig) -> None:
+    counts = {split: len(table.rows(split)) for split in ("train", "val", "test")}
+    if counts["train"] < config.batch_size:
         raise ValueError(
-            f"A batch needs batch_size = {config.batch_size} training rows; got {count}. "
-            f"Lower it: --batch-size {max(2, count // 4)}."
+            f"A batch needs batch_size = {config.batch_size} training rows; got {counts['train']}. "
+            f"Lower it: --batch-size {max(2, counts['train'] // 4)}."
+        )
+    if not counts["val"]:
+        have = ", ".join(f"{count} {split}" for split, count in counts.items())
+        raise ValueError(
+            f"Training needs validation rows to choose the best weights by; got {have}. Mark some "
+            "rows val, or let a seeded split be made."
         )

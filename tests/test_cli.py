@@ -1,0 +1,223 @@
+"""The command as a user types it, in its own process where that matters."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from rnc.cli import app
+from rnc.config import FitConfig
+from rnc.model import Regressor
+
+FAST = ["--preset", "quick", "--epochs", "2", "--batch-size", "32", "--device", "cpu"]
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    """Exit code and everything that was printed, on one line."""
+    result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "400"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> Path:
+    """120 houses with numbers, a category, a gap and a price."""
+    rng = np.random.default_rng(0)
+    area = rng.uniform(50, 200, 120)
+    town = rng.choice(["north", "south"], 120)
+    price = 3 * area + 40 * (town == "north") + rng.normal(0, 5, 120)
+    frame = pd.DataFrame({"area": area, "town": town, "price": price})
+    frame.loc[3, "area"] = np.nan
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    return tmp_path / "houses.csv"
+
+
+def test_a_table_becomes_a_run_that_predicts_and_evaluates(houses: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code, text = run(
+        "fit", houses, "--target", "price", "--subgroup-column", "town", *FAST, "--out", out
+    )
+    assert code == 0, text
+    assert "mae" in text
+    names = {path.name for path in out.iterdir()}
+    assert {
+        "config.json",
+        "model.safetensors",
+        "history.csv",
+        "scores.json",
+        "predictions.csv",
+        "report.html",
+        "checkpoint",
+    } <= names
+    config = json.loads((out / "config.json").read_text())
+    assert config["fit"]["epochs"] == 2
+    assert "fit" in config["command"] or config["command"].startswith("rnc")
+    scores = json.loads((out / "scores.json").read_text())
+    assert set(scores["subgroups"]["town"]) == {"north", "south"}
+
+    new = pd.read_csv(houses).drop(columns="price").head(7)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    code, text = run("predict", out, tmp_path / "new.csv", "-o", tmp_path / "predicted.csv")
+    assert code == 0, text
+    predicted = pd.read_csv(tmp_path / "predicted.csv")
+    assert len(predicted) == 7
+    assert predicted["price"].between(-1e4, 1e4).all()
+
+    code, text = run("evaluate", out, "--data", houses)
+    assert code == 0, text
+    assert (out / "evaluation-houses" / "scores.json").exists()
+    code, text = run("report", out, out, "--out", tmp_path / "both.html")
+    assert code == 0, text
+    assert (tmp_path / "both.html").stat().st_size > 1e6
+
+
+def test_images_of_any_size_become_a_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    (tmp_path / "photos").mkdir()
+    rows = []
+    for i in range(60):
+        brightness = int(rng.integers(0, 256))
+        noise = rng.integers(-20, 20, (20 + i % 7, 24, 3))
+        pixels = np.clip(brightness + noise, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "photos" / f"{i}.png")
+        rows.append({"file": f"{i}.png", "brightness": brightness})
+    pd.DataFrame(rows).to_csv(tmp_path / "photos.csv", index=False)
+    code, text = run(
+        *("fit", tmp_path / "photos.csv", "--images", tmp_path / "photos"),
+        *("--target", "brightness", "--image-size", "16", "--no-color", "--no-grayscale", *FAST),
+        *("--out", tmp_path / "run"),
+    )
+    assert code == 0, text
+    code, text = run(
+        "predict", tmp_path / "run", tmp_path / "photos", "-o", tmp_path / "predicted.csv"
+    )
+    assert code == 0, text
+    assert len(pd.read_csv(tmp_path / "predicted.csv")) == 60
+
+
+def test_signals_become_a_run_by_every_scheme(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.uniform(1, 9, 80)
+    wave = np.sin(np.linspace(0, 6, 64)[None] * y[:, None] + rng.uniform(0, 6, (80, 1)))
+    np.savez(tmp_path / "waves.npz", x=wave[:, None].astype(np.float32), y=y)
+    code, text = run(
+        *("fit", tmp_path / "waves.npz", "--encoder", "resnet1d10", "--scheme", "auto"),
+        *("--head-epochs", "1", *FAST, "--out", tmp_path / "run"),
+    )
+    assert code == 0, text
+    stages = set(pd.read_csv(tmp_path / "run" / "history.csv")["stage"])
+    assert {"encoder", "probe/head", "finetune/finetune"} <= stages
+    assert Regressor.load(tmp_path / "run").predict(wave[:2, None].astype(np.float32)).shape == (
+        2,
+        1,
+    )
+
+
+def test_a_folder_with_a_run_or_with_other_files_is_not_touched(
+    houses: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    command = ("fit", houses, "--target", "price", *FAST, "--out", out)
+    assert run(*command)[0] == 0
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    code, text = run(*command)
+    assert code == 2
+    assert "holds a run. Add --resume to continue it, --overwrite to replace it" in text
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
+    code, text = run(*command, "--resume", "--temperature", "1")
+    assert code == 2
+    assert "started with other options (temperature: 2.0 then, 1.0 now)" in text
+    assert run(*command, "--overwrite")[0] == 0
+
+    other = tmp_path / "thesis"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    code, text = run("fit", houses, "--target", "price", *FAST, "--out", other, "--overwrite")
+    assert code == 2
+    assert "holds no run. Choose a new folder" in text
+    assert (other / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--target", "prize"), "price"),
+        (("--target", "town"), "expected a number"),
+        (("--target", "price", "--batch-size", "5000"), "batch_size = 5000 training rows; got"),
+        (("--target", "price", "--head", "l3"), "l3"),
+        (("--target", "price", "--lr", "-1"), "lr must be a positive number; got -1"),
+        (("--target", "price", "--encoder", "resnet18"), "resnet18"),
+    ],
+)
+def test_bad_input_is_one_clear_line_before_training(
+    houses: Path, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    code, text = run(
+        "fit", houses, "--preset", "quick", *words, "--out", tmp_path / "run", "--device", "cpu"
+    )
+    assert code == 2
+    assert message in text
+    assert "Traceback" not in text
+
+
+def test_folders_that_are_no_runs_are_named(tmp_path: Path) -> None:
+    code, text = run("predict", tmp_path / "nowhere", tmp_path, "-o", tmp_path / "p.csv")
+    assert code == 2
+    assert "no run folder: it needs a config.json" in text
+
+
+def test_every_field_of_the_config_is_a_flag_with_help() -> None:
+    code, text = run("fit", "--help")
+    assert code == 0
+    for field in fields(FitConfig):
+        assert f"--{field.name.replace('_', '-')}" in text
+
+
+def test_a_killed_fit_resumes_to_the_same_weights(houses: Path, tmp_path: Path) -> None:
+    words = ["fit", str(houses), "--target", "price", *FAST, "--epochs", "40", "--out"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "rnc.cli", *words]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, str(whole)], env=environment, check=True, capture_output=True)
+    process = subprocess.Popen(
+        [*command, str(killed)],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (killed / "checkpoint" / "last.safetensors").exists():
+        time.sleep(0.05)
+        assert process.poll() is None
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "model.safetensors").exists()
+    subprocess.run([*command, str(killed), "--resume"], env=environment, check=True)
+    assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
+    assert (whole / "predictions.csv").read_bytes() == (killed / "predictions.csv").read_bytes()
+
+
+def test_two_processes_equal_one(houses: Path, tmp_path: Path) -> None:
+    words = ["fit", str(houses), "--target", "price", *FAST, "--epochs", "4", "--out"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    one = [sys.executable, "-m", "rnc.cli", *words, str(tmp_path / "one")]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    two = [sys.executable, *launch, "-m", "rnc.cli", *words, str(tmp_path / "two")]
+    subprocess.run(one, env=environment, check=True, capture_output=True)
+    subprocess.run(two, env=environment, check=True, capture_output=True)
+    curves = [pd.read_csv(tmp_path / name / "history.csv") for name in ("one", "two")]
+    assert len(curves[0]) == 5
+    np.testing.assert_allclose(
+        curves[0]["train_loss"], curves[1]["train_loss"], rtol=1e-4, atol=1e-4
+    )
