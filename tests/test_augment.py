@@ -315,7 +315,8 @@ def test_table_noise_is_normal_with_the_given_deviation():
     table = torch.full((100, 50), 3.0)
     noise = train_views(table, TableAugment(noise=0.2), 1, seeded(0)) - 3.0
     assert stats.kstest(noise.flatten().numpy() / 0.2, "norm").pvalue > 1e-3
-    assert noise.isfinite().all()
+    lowest = views_from(torch.zeros(1, 3), TableAugment(), torch.zeros(1, 1, 6))
+    assert lowest.isfinite().all()  # a uniform number may be 0
 
 
 def test_masked_features_are_zero_at_the_given_rate():
@@ -324,11 +325,6 @@ def test_masked_features_are_zero_at_the_given_rate():
     assert ((views == 0) | (views == 3)).all()
     assert 0.22 < (views == 0).float().mean() < 0.28
     assert torch.equal(train_views(table, TableAugment(noise=0.0), 1)[:, 0], table)
-
-
-def test_the_lowest_uniform_number_gives_finite_noise():
-    config = TableAugment(noise=1.0)
-    assert views_from(torch.zeros(1, 3), config, torch.zeros(1, 1, 6)).isfinite().all()
 
 
 @pytest.mark.parametrize(

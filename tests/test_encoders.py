@@ -103,6 +103,8 @@ def test_a_1d_resnet_has_the_layers_of_its_name(name, layers):
     encoder = build_encoder(name, (2, 64))
     counted = [m for m in encoder.modules() if isinstance(m, nn.Conv1d) and m.kernel_size != (1,)]
     assert len(counted) + 1 == layers  # and the linear regressor on top
+    maps = encoder.eval().blocks(encoder.stem(torch.zeros(1, 2, 96)))
+    assert maps.shape == (1, 256, 3)  # a 32nd of the length
 
 
 def test_a_block_adds_two_convolutions_to_its_shortcut():
@@ -142,19 +144,13 @@ def test_a_batch_of_one_can_be_encoded_but_not_trained_on(build, shape):
 # --------------------------------------------------------------------------- your own module
 
 
-def test_a_module_is_taken_as_it_is_and_keeps_its_modes():
-    frozen = nn.BatchNorm1d(4).eval()
-    own = nn.Sequential(nn.LazyLinear(4), frozen, nn.Dropout()).train()
-    frozen.eval()
+def test_a_module_is_taken_as_it_is_and_keeps_its_modes_and_statistics():
+    own = nn.Sequential(nn.LazyLinear(4), nn.BatchNorm1d(4), nn.BatchNorm1d(4)).train()
+    own[2].eval()
     assert build_encoder(own, (6,)) is own
     assert feature_size(own, (6,)) == 4
-    assert (own.training, own[0].training, frozen.training, own[2].training) == (
-        True,
-        True,
-        False,
-        True,
-    )
-    assert frozen.num_batches_tracked == 0
+    assert [module.training for module in own.modules()] == [True, True, True, False]
+    assert own[1].num_batches_tracked == own[2].num_batches_tracked == 0
 
 
 def test_a_module_without_parameters_or_in_float64_is_measured():
@@ -162,9 +158,9 @@ def test_a_module_without_parameters_or_in_float64_is_measured():
     assert feature_size(nn.Linear(3, 2).double(), (3,)) == 2
 
 
-class Squeezed(nn.Module):
+class Summed(nn.Module):
     def forward(self, x):
-        return x.mean()
+        return x.flatten(1).sum(dim=0, keepdim=True)
 
 
 class Pair(nn.Module):
@@ -174,7 +170,7 @@ class Pair(nn.Module):
 
 @pytest.mark.parametrize(
     ("own", "came"),
-    [(nn.Identity(), r"Identity gave \(2, 3, 8\)"), (Squeezed(), r"\(\)"), (Pair(), "tuple")],
+    [(nn.Identity(), r"Identity gave \(2, 3, 8\)"), (Summed(), r"\(1, 24\)"), (Pair(), "tuple")],
 )
 def test_a_module_must_return_one_row_of_features_per_sample(own, came):
     with pytest.raises(ValueError, match=rf"\(2, 3, 8\) into features \(2, d\); .*{came}. Pool or"):
@@ -234,6 +230,8 @@ def test_pretrained_weights_out_of_reach_say_what_to_do(monkeypatch):
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(RuntimeError, match=r"'resnet18' could not be loaded \(FileNot.*HF_HUB_OFF"):
         build_encoder("resnet18", (3, 32, 32), pretrained=True)
+    with pytest.raises(FileNotFoundError, match="cannot find the requested files"):
+        build_encoder("resnet18", (3, 32, 32))
 
 
 def test_pretrained_weights_are_kept(monkeypatch):

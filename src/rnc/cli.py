@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
@@ -309,8 +310,6 @@ def _bar() -> Iterator[Callable[[Record], None]]:
 
 
 def _print_scores(folder: Path) -> None:
-    import json
-
     path = folder / "scores.json"
     if not path.exists():
         raise FileNotFoundError(f"{folder} has no scores.json: the run is not finished.")
@@ -319,6 +318,8 @@ def _print_scores(folder: Path) -> None:
     for name, value in scores.get("test", {}).items():
         table.add_row(name, f"{value:.4g}")
     Console().print(table)
+    for scheme, error in sorted(scores.get("auto", {}).items(), key=lambda item: item[1]):
+        Console().print(f"{scheme}: validation error {error:.4g}")
 
 
 @contextlib.contextmanager

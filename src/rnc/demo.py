@@ -53,7 +53,8 @@ def run_demo(
         for seed in range(seeds):
             folder = out / f"{scheme}-{seed}"
             config = demo_config(scheme, seed, epochs)
-            for record in fit_run(table, config, folder, command="rnc demo", overwrite=True):
+            run = fit_run(table, config, folder, command="rnc demo", name=label, overwrite=True)
+            for record in run:
                 show(record)
             found.append(_scores(folder))
             rows.append([label, str(seed), *(f"{score:.3f}" for score in found[-1])])

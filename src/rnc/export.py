@@ -10,6 +10,7 @@ The metadata of the model holds, as JSON under "rank-n-contrast", what prepares 
 """
 
 import copy
+import dataclasses
 import importlib
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rnc.augment import EVAL_RESIZE, ImageAugment
-from rnc.files import _replace
+from rnc.files import write_file
 from rnc.heads import HeadConfig
 from rnc.model import FORMAT, Regressor
 
@@ -50,15 +51,15 @@ def export_onnx(model: Regressor, path: str | Path) -> None:
             f"One ONNX file holds {MOST_BYTES / 1e9:.2f} GB of weights at most; got "
             f"{weights / 1e9:.2f} GB. Choose a smaller encoder."
         )
-    graph = _Graph(copy.deepcopy(model)).cpu().float().eval()
-    content = _traced(graph, model)
+    reference = copy.deepcopy(model).cpu().float().eval()
+    content = _traced(reference)
 
     def write(temporary: Path) -> None:
         temporary.write_bytes(content)
         session = runtime.InferenceSession(temporary, providers=["CPUExecutionProvider"])
-        _check_same(graph, session)
+        _check_same(reference, session)
 
-    _replace(Path(path), write)
+    write_file(Path(path), write)
 
 
 class _Graph(nn.Module):
@@ -66,15 +67,23 @@ class _Graph(nn.Module):
 
     def __init__(self, model: Regressor) -> None:
         super().__init__()
-        self.model = model
+        self.model = copy.deepcopy(model)
+        head = model.head.config
+        self.shift = torch.tensor(head.shift, dtype=torch.float64)
+        self.scale = torch.tensor(head.scale, dtype=torch.float64)
+        # Units come in here: the head would put them in as Python numbers, which torch writes
+        # as float32.
+        t = len(head.shift)
+        self.model.head.config = dataclasses.replace(head, shift=(0.0,) * t, scale=(1.0,) * t)
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         features, outputs = self.model(inputs)
-        return self.model.head.decode(outputs), features
+        return self.model.head.decode(outputs) * self.scale + self.shift, features
 
 
-def _traced(graph: _Graph, model: Regressor) -> bytes:
-    """The graph as an ONNX file, for any number of samples."""
+def _traced(model: Regressor) -> bytes:
+    """The content of an ONNX file, for any number of samples."""
+    graph = _Graph(model).eval()
     example = (torch.zeros(2, *model.config.input_shape),)
     shapes = ({0: torch.export.Dim("n")},)
     try:
@@ -126,27 +135,27 @@ def _needed_packages() -> dict[str, ModuleType]:
 # ------------------------------------------------------------------------------------- check
 
 
-def _check_same(graph: _Graph, session: Any) -> None:
+def _check_same(model: Regressor, session: Any) -> None:
     """Raise if the file and PyTorch differ on random samples."""
-    config, generator = graph.model.config, torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for n in _CHECKED_SIZES:
-        inputs = torch.randn(n, *config.input_shape, generator=generator)
+        inputs = torch.randn(n, *model.config.input_shape, generator=generator)
         theirs = session.run(["predictions", "features"], {"inputs": inputs.numpy()})
         with torch.no_grad():
-            ours = [values.numpy() for values in graph(inputs)]
-        head = graph.model.head.config
-        scaled = _without_units(theirs[0], head), _without_units(ours[0], head)
+            features, outputs = model(inputs)
+            predictions = model.head.decode(outputs)
+        head = model.head.config
+        scaled = _without_units(theirs[0], head), _without_units(predictions.numpy(), head)
         differences = {
             "predictions": _difference(*scaled, least=1.0),
-            "features": _difference(theirs[1], ours[1], least=1e-30),
+            "features": _difference(theirs[1], features.numpy(), least=1e-30),
         }
         for what, difference in differences.items():
             if not difference <= LARGEST_DIFFERENCE:  # NaN, too
                 raise RuntimeError(
                     f"onnxruntime and PyTorch differ: {what} of {n} random samples by "
                     f"{difference:.1e} of the largest, where {LARGEST_DIFFERENCE:.0e} is allowed. "
-                    f"Nothing was written; the encoder {config.encoder!r} does not survive the "
-                    "conversion."
+                    f"Nothing was written: encoder {model.config.encoder!r} is not converted right."
                 )
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file."""
-    _replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -30,7 +30,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -
     # Copies: parameters that share memory are refused by the format.
     arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     header = {"note": json.dumps(note)}
-    _replace(path, lambda temporary: save_file(arrays, temporary, metadata=header))
+    write_file(path, lambda temporary: save_file(arrays, temporary, metadata=header))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
@@ -40,7 +40,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118
 
 
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+def write_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Have a function write a file beside its place, and move it there when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)

@@ -111,16 +111,19 @@ class Regressor(nn.Module):
     def _map(
         self, x: NDArray[Any], batch_size: int, compute: Callable[[Tensor], Tensor]
     ) -> NDArray[Any]:
-        was_training = self.training
+        if len(x) == 0:
+            raise ValueError("There is nothing to predict: got 0 samples.")
+        training = [module for module in self.modules() if module.training]
         self.eval()
         parts = []
-        for start in range(0, len(x), batch_size):
-            raw = torch.tensor(x[start : start + batch_size], device=self.input_shift.device)
-            views = eval_view(self.standardise(raw), self.augment)
-            parts.append(compute(views).cpu().numpy())
-        self.train(was_training)
-        if not parts:
-            raise ValueError("There is nothing to predict: got 0 samples.")
+        try:
+            for start in range(0, len(x), batch_size):
+                raw = torch.tensor(x[start : start + batch_size], device=self.input_shift.device)
+                views = eval_view(self.standardise(raw), self.augment)
+                parts.append(compute(views).cpu().numpy())
+        finally:
+            for module in training:  # a part that was frozen in eval mode stays so
+                module.training = True
         return np.concatenate(parts)
 
     def save(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:

@@ -49,6 +49,7 @@ def fit_run(
     *,
     data: dict[str, Any] | None = None,
     command: str = "",
+    name: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     encoder: torch.nn.Module | None = None,
@@ -61,6 +62,7 @@ def fit_run(
         out: the run folder; must be new or empty unless one of the next two is given.
         data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
         command: what the user typed, for the report.
+        name: of the run in reports; by default the folder's.
         resume: continue the run in `out`, which must have the same config.
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
@@ -74,6 +76,7 @@ def fit_run(
         "data": data or {},
         "command": command,
         "environment": environment(),
+        **({} if name is None else {"name": name}),
     }
     if first and not resume:
         model.save_config(out, extra)
@@ -95,8 +98,22 @@ def fit_run(
         similarity=config.similarity,
         period=config.period,
     )
+    evaluation.scores.update(_validation(records, config))
     write_evaluation(evaluation, out)
     write_report([out])
+
+
+def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
+    """The best validation error of the run, and with scheme auto that of every scheme."""
+    best: dict[str, float] = {}
+    for record in records:
+        if record.val_error is not None:
+            scheme = record.stage.split("/")[0]
+            best[scheme] = min(record.val_error, best.get(scheme, float("inf")))
+    if not best:
+        return {}
+    auto = {"auto": best} if config.scheme == "auto" else {}
+    return {"validation_error": min(best.values()), **auto}
 
 
 def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:

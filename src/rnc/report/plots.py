@@ -88,9 +88,12 @@ def training_figure(stages: Sequence[str], panels: Mapping[str, Array]) -> Figur
     names = list(dict.fromkeys(stages))
     of_stage = np.array(stages)
     epochs = np.arange(1, len(of_stage) + 1)
-    data, layout = [], _layout(height=60 + 170 * len(shown))
+    data: list[Figure] = []
+    layout = _layout(height=60 + 170 * len(shown))
     epoch = "epoch, all stages" if len(names) > 1 else "epoch"
     layout["xaxis"] = {"title": {"text": epoch}, "anchor": _axis(len(shown))}
+    if len(epochs) <= 10:
+        layout["xaxis"]["dtick"] = 1  # no half epochs
     layout |= {"showlegend": len(names) > 1, "legend": _LEGEND}
     for row, (title, values) in enumerate(shown.items(), start=1):
         layout[_axis(row, "yaxis")] = {"title": {"text": title}, "domain": _domain(row, len(shown))}

@@ -59,7 +59,8 @@ def _summary(runs: Sequence[Run], figures: list[Figure]) -> str:
 def _card(run: Run) -> str:
     test, fit = run.part("test"), run.config.get("fit") or {}
     lines = {title: page.number(test.get(key)) for title, key, _ in _HEADLINE[1:]}
-    lines["Validation error"] = page.number(run.scores.get("validation_error"))
+    if "validation_error" in run.scores:
+        lines["Validation error"] = page.number(run.scores["validation_error"])
     lines["Training, seconds"] = page.number(run.seconds)
     for part, n in run.part("n").items():
         lines[f"Samples, {part}"] = page.number(n)
@@ -105,7 +106,9 @@ def _comparison(runs: Sequence[Run], figures: list[Figure]) -> str:
         "have similar targets."
     )
     if readable:
-        about += " Readable: the share of samples whose column can be read from the features."
+        about += (
+            " Readable: how well a linear probe guesses that column from the features, 1 at best."
+        )
     if bold:
         about += " The best of a column is bold."
     if not comparable:
@@ -115,10 +118,20 @@ def _comparison(runs: Sequence[Run], figures: list[Figure]) -> str:
 
 
 def _all_scores(runs: Sequence[Run]) -> str:
-    keys = _union(run.part("test") for run in runs)
-    rows = [[key, *(page.number(run.part("test").get(key)) for run in runs)] for key in keys]
+    scores = [_flat_scores(run) for run in runs]
+    rows = [[key, *(page.number(of_run.get(key)) for of_run in scores)] for key in _union(scores)]
     head = ["Score", *(run.name for run in runs)]
     return f"<h3>All scores</h3>{page.table(head, rows)}" if rows else ""
+
+
+def _flat_scores(run: Run) -> dict[str, Any]:
+    """Scores of the test split, then those of each of several targets."""
+    of_targets = run.part("per_target")
+    return run.part("test") | {
+        f"{target}: {key}": value
+        for target, scores in of_targets.items()
+        for key, value in scores.items()
+    }
 
 
 def _auto(runs: Sequence[Run]) -> str:
@@ -139,7 +152,7 @@ def _configuration(runs: Sequence[Run], figures: list[Figure]) -> str:
         for run in runs
         if run.config.get("command")
     )
-    shown = ("model", "fit", "environment")
+    shown = ("data", "fit", "model", "environment")
     flat = [_flat({key: run.config.get(key) or {} for key in shown}) for run in runs]
     rows = [[key, *(settings.get(key, "-") for settings in flat)] for key in _union(flat)]
     bold = {

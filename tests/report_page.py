@@ -1,0 +1,98 @@
+"""Fake run folders, and what a browser would find in the page about them."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import torch
+
+from rnc.files import write_json, write_tensors
+
+
+def make_run(folder, *, n=40, targets=("age",), seed=0, columns=None, config=None, scores=None):
+    """A finished run of n test samples; returns its folder and its true values (n, t)."""
+    rng = np.random.default_rng(seed)
+    true = rng.uniform(0, 90, (n, len(targets)))
+    lines = {"name": [f"face-{i}.png" for i in range(n)]}
+    for j, target in enumerate(targets):
+        lines[target] = true[:, j]
+        lines[f"{target}_predicted"] = true[:, j] + rng.normal(0, 3, n)
+    lines |= {"camera": np.where(np.arange(n) % 2, "left", "right")} | (columns or {})
+    write_csv(folder / "predictions.csv", lines)
+    history = {
+        "stage": ["encoder"] * 3 + ["head"] * 2,
+        "epoch": [1, 2, 3, 1, 2],
+        "lr": [0.1] * 5,
+        "train_loss": [5.0, 4.0, 3.5, 9.0, 8.0],
+        "gap": [2.0, 1.0, 0.5, "", ""],
+        "val_error": [9.0, 8.0, 7.0, 6.5, 6.25],
+        "seconds": [10.0, 10.5, 10.0, 1.0, 1.0],
+    }
+    write_csv(folder / "history.csv", history)
+    test = {"mae": 2.34567, "r2": 0.91, "spearman": 0.97, "kendall": 0.86, "rmse": 3.0}
+    groups = {"camera": {"left": {"n": 20, "mae": 2.5}, "right": {"n": 20, "mae": 2.25}}}
+    content = {
+        "test": test,
+        "validation_error": 2.5,
+        "n": {"train": 12580, "test": n},
+        "subgroups": groups,
+    }
+    write_json(folder / "scores.json", content | (scores or {}))
+    features = torch.tensor(rng.normal(size=(n, 6)) + true[:, :1] / 9, dtype=torch.float32)
+    rows = torch.randperm(n)[:2000]
+    write_tensors(folder / "features.safetensors", {"features": features[rows], "rows": rows})
+    fit = {"scheme": "probe", "head": "l1", "epochs": 3, "seed": 7}
+    model = {"kind": "image", "encoder": "resnet18", "target_names": targets}
+    base = {"format": 1, "model": model, "fit": fit, "command": "rnc fit faces.csv"}
+    write_json(folder / "config.json", base | (config or {}))
+    return folder, true
+
+
+def write_csv(path, columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(columns).to_csv(path, index=False)
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page: elements, their attributes, scripts and text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.elements, self.scripts, self.text, self.bold = [], [], "", []
+        self.cells = []
+        self.inside = None
+        self.feed(path.read_text(encoding="utf-8"))
+        self.figures = json.loads(self.scripts[1])
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self.inside = tag
+        if tag == "script":
+            self.scripts.append("")
+        elif tag in ("td", "th"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+    def handle_data(self, data):
+        if self.inside == "script":
+            self.scripts[-1] += data
+            return
+        if self.inside != "style":
+            self.text += data
+        if self.inside in ("td", "th", "strong"):
+            self.cells[-1] += data
+        if self.inside == "strong":
+            self.bold.append(data)
+
+    def row(self, name, width):
+        start = self.cells.index(name)
+        return self.cells[start : start + width]
+
+    def of_type(self, kind):
+        return [figure for figure in self.figures if figure["data"][-1]["type"] == kind]
+
+    def maps(self):
+        return [figure for figure in self.figures if "colorings" in figure]
