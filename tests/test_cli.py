@@ -19,6 +19,7 @@ from rnc.cli import app
 from rnc.config import FitConfig
 from rnc.model import Regressor
 
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 FAST = ["--preset", "quick", "--epochs", "2", "--batch-size", "32", "--device", "cpu"]
 
 
@@ -184,38 +185,48 @@ def test_every_field_of_the_config_is_a_flag_with_help() -> None:
         assert f"--{field.name.replace('_', '-')}" in text
 
 
-def test_a_killed_fit_resumes_to_the_same_weights(houses: Path, tmp_path: Path) -> None:
-    words = ["fit", str(houses), "--target", "price", *FAST, "--epochs", "40", "--out"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "rnc.cli", *words]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command, str(whole)], env=environment, check=True, capture_output=True)
+def start_and_stop(command: list[str], folder: Path, stop: signal.Signals) -> tuple[int, str]:
+    """Start a fit, stop it after it wrote a checkpoint; exit code and what it said."""
+    checkpoint = folder / "checkpoint" / "last.safetensors"
+    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
     process = subprocess.Popen(
-        [*command, str(killed)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [*command, str(folder)], env=ONE_THREAD, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
-    while not (killed / "checkpoint" / "last.safetensors").exists():
-        time.sleep(0.05)
+    while not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before:
+        time.sleep(0.02)
         assert process.poll() is None
-    time.sleep(0.3)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "model.safetensors").exists()
-    subprocess.run([*command, str(killed), "--resume"], env=environment, check=True)
-    assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
-    assert (whole / "predictions.csv").read_bytes() == (killed / "predictions.csv").read_bytes()
+    time.sleep(0.1)
+    process.send_signal(stop)
+    _, said = process.communicate()
+    return process.returncode, said.decode()
+
+
+def test_a_stopped_fit_resumes_to_the_same_bits(houses: Path, tmp_path: Path) -> None:
+    words = ["fit", str(houses), "--target", "price", *FAST, "--epochs", "200", "--out"]
+    command = [sys.executable, "-m", "rnc.cli", *words]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    subprocess.run([*command, str(whole)], env=ONE_THREAD, check=True, capture_output=True)
+
+    code, _ = start_and_stop(command, stopped, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert not (stopped / "model.safetensors").exists()
+    code, said = start_and_stop([*command[:-1], "--resume", "--out"], stopped, signal.SIGINT)
+    assert code == 130
+    assert "Continue with the same command and --resume" in " ".join(said.split())
+    assert not (stopped / "model.safetensors").exists()
+    resumed = [*command, str(stopped), "--resume"]
+    subprocess.run(resumed, env=ONE_THREAD, check=True, capture_output=True)
+    for name in ("model.safetensors", "predictions.csv", "scores.json"):
+        assert (whole / name).read_bytes() == (stopped / name).read_bytes()
 
 
 def test_two_processes_equal_one(houses: Path, tmp_path: Path) -> None:
     words = ["fit", str(houses), "--target", "price", *FAST, "--epochs", "4", "--out"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     one = [sys.executable, "-m", "rnc.cli", *words, str(tmp_path / "one")]
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     two = [sys.executable, *launch, "-m", "rnc.cli", *words, str(tmp_path / "two")]
-    subprocess.run(one, env=environment, check=True, capture_output=True)
-    subprocess.run(two, env=environment, check=True, capture_output=True)
+    subprocess.run(one, env=ONE_THREAD, check=True, capture_output=True)
+    subprocess.run(two, env=ONE_THREAD, check=True, capture_output=True)
     curves = [pd.read_csv(tmp_path / name / "history.csv") for name in ("one", "two")]
     assert len(curves[0]) == 5
     np.testing.assert_allclose(

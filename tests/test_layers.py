@@ -13,8 +13,8 @@ LAYERS = [
     ["model", "data"],
     ["training"],
     ["evaluation", "export"],
-    ["search", "report", "reproduce"],
-    ["runs", "demo"],
+    ["runs", "search", "report", "reproduce"],
+    ["demo"],
     ["estimator", "cli"],
 ]
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}

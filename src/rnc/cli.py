@@ -1,30 +1,28 @@
-"""The command `rnc`: translation only. Flags become a FitConfig, records become a progress bar."""
+"""The command `rnc`: translation only. Flags become a FitConfig, records become a progress bar.
+
+Each command imports what it needs when it runs, so that `rnc --help` answers at once.
+"""
 
 import contextlib
 import dataclasses
 import inspect
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
-import pandas as pd  # type: ignore[import-untyped]
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
 from rnc.config import FitConfig
-from rnc.data import DataError, Table, default_cache, read_inputs, read_table
-from rnc.demo import run_demo
-from rnc.evaluation.evaluate import evaluate as evaluate_model
-from rnc.evaluation.evaluate import write_evaluation
-from rnc.export import export_onnx
-from rnc.files import write_text
-from rnc.model import Regressor, read_config
-from rnc.report import write_report
-from rnc.runs import fit_run, typed_command
-from rnc.training.loop import Record, is_first_process
+
+if TYPE_CHECKING:
+    from rnc.data import Table
+    from rnc.model import Regressor
+    from rnc.training.loop import Record
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +51,8 @@ def demo(
     1,797 handwritten digits, each turned by a known angle. The angle is the target; which digit
     it is plays the spurious part. Takes about two minutes on two CPU cores.
     """
+    from rnc.demo import run_demo
+
     with _friendly(), _bar() as show:
         rows, report = run_demo(out, seeds=seeds, epochs=epochs, show=show)
     table = RichTable("method", "seed", "MAE (degrees)", "R2", "Spearman", "digit readable")
@@ -101,6 +101,9 @@ def fit(
     The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
     encoder. --preset quick is for a first look.
     """
+    from rnc.report import write_report
+    from rnc.runs import fit_run, typed_command
+
     with _friendly(out):
         config = FitConfig(**options)
         data = {
@@ -129,9 +132,9 @@ def fit(
         with _bar() as show:
             for record in runs:
                 show(record)
-        if is_first_process():
+        if _is_first_process():
             _print_scores(out)
-            Console().print(f"Report: {out / 'report.html'}")
+            Console().print(f"Report: {write_report([out])}")
 
 
 @app.command()
@@ -147,6 +150,12 @@ def predict(
     skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False,
 ) -> None:
     """Predict with a finished run: files, a folder, a table or an array."""
+    import pandas as pd  # type: ignore[import-untyped]
+
+    from rnc.data import read_inputs
+    from rnc.files import write_text
+    from rnc.model import Regressor
+
     with _friendly():
         model = Regressor.load(run)
         side = _stored_side(model)
@@ -175,6 +184,10 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="folder for the scores of --data")] = None,
 ) -> None:
     """Show the scores of a run, or evaluate it on other data with the same columns."""
+    from rnc.evaluation import evaluate as evaluate_model
+    from rnc.evaluation import write_evaluation
+    from rnc.model import Regressor, read_config
+
     with _friendly():
         if data is None:
             _print_scores(run)
@@ -204,6 +217,8 @@ def report(
     out: Annotated[Path | None, typer.Option(help="HTML file; default: in the first run")] = None,
 ) -> None:
     """Write one self-contained report.html that shows runs side by side."""
+    from rnc.report import write_report
+
     with _friendly():
         Console().print(f"Report: {write_report(runs, out)}")
 
@@ -214,6 +229,9 @@ def export(
     out: Annotated[Path | None, typer.Option(help="default: model.onnx in the run")] = None,
 ) -> None:
     """Write the model as ONNX and check it against PyTorch (extra: export)."""
+    from rnc.export import export_onnx
+    from rnc.model import Regressor
+
     with _friendly():
         path = out or run / "model.onnx"
         export_onnx(Regressor.load(run), path)
@@ -253,7 +271,9 @@ def _read(
     config: FitConfig,
     preprocessing: dict[str, Any] | None = None,
     side: int | None = None,
-) -> Table:
+) -> "Table":
+    from rnc.data import default_cache, read_table
+
     options = {name: value for name, value in data.items() if name != "source"}
     return read_table(
         data["source"],
@@ -270,11 +290,11 @@ def stored_side(image_size: int) -> int:
     return round(image_size * 8 / 7)
 
 
-def _stored_side(model: Regressor) -> int:
+def _stored_side(model: "Regressor") -> int:
     return stored_side(model.config.augment.get("size", 224))
 
 
-def _describe(table: Table) -> None:
+def _describe(table: "Table") -> None:
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
     shape = "x".join(map(str, table.x.shape[1:]))
     console.print(f"{table.kind} {shape}, {counts}, target {', '.join(table.target_names)}")
@@ -283,7 +303,7 @@ def _describe(table: Table) -> None:
 
 
 @contextlib.contextmanager
-def _bar() -> Iterator[Callable[[Record], None]]:
+def _bar() -> Iterator[Callable[["Record"], None]]:
     """A progress bar that records feed: loss, gap to the bound, validation error, time left."""
     progress = Progress(
         TextColumn("{task.description:<12}"),
@@ -291,11 +311,11 @@ def _bar() -> Iterator[Callable[[Record], None]]:
         TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
         TimeRemainingColumn(),
         console=console,
-        disable=not is_first_process(),
+        disable=not _is_first_process(),
     )
     tasks: dict[str, Any] = {}
 
-    def show(record: Record) -> None:
+    def show(record: "Record") -> None:
         if record.stage not in tasks or record.epoch == 1:
             tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
         numbers = f"loss {record.train_loss:.4f}"
@@ -307,6 +327,11 @@ def _bar() -> Iterator[Callable[[Record], None]]:
 
     with progress:
         yield show
+
+
+def _is_first_process() -> bool:
+    """Whether this process talks to the user: under torchrun, one does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _print_scores(folder: Path) -> None:
@@ -331,7 +356,7 @@ def _friendly(out: Path | None = None) -> Iterator[None]:
         if out is not None:
             console.print(f"\nStopped. Continue with the same command and --resume ({out}).")
         raise typer.Exit(130) from None
-    except (DataError, ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
+    except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
         console.print(f"rnc: {error}", markup=False, style="red")
         raise typer.Exit(2) from None
 

@@ -1,4 +1,4 @@
-"""A run from labelled data to a finished folder: train, evaluate, save, report.
+"""A run from labelled data to a finished folder: train, evaluate, save.
 
 config.json       model, FitConfig, command and environment: written first
 checkpoint/       what a killed run continues from
@@ -26,7 +26,6 @@ from rnc.data.table import Table
 from rnc.evaluation.evaluate import evaluate, write_evaluation
 from rnc.files import write_text
 from rnc.model import read_config
-from rnc.report import write_report
 from rnc.training.loop import RECORD_FIELDS, Record, is_first_process
 from rnc.training.recipes import build_regressor, train
 
@@ -100,7 +99,6 @@ def fit_run(
     )
     evaluation.scores.update(_validation(records, config))
     write_evaluation(evaluation, out)
-    write_report([out])
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
