@@ -4,6 +4,7 @@
 later call continues from; on a CPU the continued run ends with the same bits.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -85,6 +86,8 @@ def make_fabric(config: FitConfig) -> Fabric:
         torch.set_float32_matmul_precision("high")  # TF32: augmentation and encoder, not the loss
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
+    for chatter in ("lightning.fabric", "lightning.pytorch"):  # "Using bfloat16 ..."
+        logging.getLogger(chatter).setLevel(logging.WARNING)
     fabric = Fabric(
         accelerator=accelerator,
         devices=local,

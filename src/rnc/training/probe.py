@@ -6,16 +6,19 @@ them until it stands still, for several strengths of ridge penalty; validation p
 for each feature would blow up units that fire for a few training samples only.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from rnc.heads import Head, build_head
+from rnc.heads import Head, HeadConfig, build_head
 from rnc.metrics import Values, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+ROUNDED = 0.03
+"""How far from 0 the corner of l1 is rounded off, in standard deviations of the target."""
 
 
 def solve_head(
@@ -46,13 +49,15 @@ def solve_head(
     scale = features.var(dim=0).mean().sqrt()
     scale = torch.where(scale > 0, scale, 1.0)
     standard, val_standard = (features - shift) / scale, (val_features - shift) / scale
-    trial = build_head(head.config).to(standard)
+    trial, smooth = build_head(head.config).to(standard), build_head(_smooth(head.config))
+    smooth.linear = trial.linear
     torch.nn.init.zeros_(trial.linear.weight)
     torch.nn.init.zeros_(trial.linear.bias)
     best = (math.inf, math.inf)
     for penalty in sorted(PENALTIES, reverse=True):  # each starts where the stronger one ended
-        loss = _minimise(trial, standard, targets, penalty, steps)
+        _minimise(smooth, standard, targets, penalty, steps)
         with torch.no_grad():
+            loss = float(trial.loss(trial(standard), targets).mean())
             predicted = trial.decode(trial(val_standard))
         error = measure(predicted, val_targets) if predicted.isfinite().all() else math.inf
         if error < best[1]:
@@ -64,20 +69,23 @@ def solve_head(
     return best
 
 
-def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, steps: int) -> float:
+def _smooth(config: HeadConfig) -> HeadConfig:
+    """The head to minimise: at the corners of l1, L-BFGS stalls wherever rounding errors lead."""
+    return (
+        dataclasses.replace(config, name="huber", beta=ROUNDED) if config.name == "l1" else config
+    )
+
+
+def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, steps: int) -> None:
     optimizer = torch.optim.LBFGS(
         head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
     )
 
-    def loss() -> Tensor:
-        return head.loss(head(features), targets).mean()
-
     def objective() -> Tensor:
         optimizer.zero_grad()
-        total = loss() + penalty * head.linear.weight.square().sum()
+        loss = head.loss(head(features), targets).mean()
+        total = loss + penalty * head.linear.weight.square().sum()
         torch.autograd.backward(total)
         return total
 
     optimizer.step(objective)  # type: ignore[no-untyped-call]
-    with torch.no_grad():  # what a line search evaluated last is not where it ended
-        return float(loss())

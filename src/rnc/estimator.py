@@ -1,0 +1,347 @@
+"""RnCRegressor: the recipes as a scikit-learn estimator, for tables, signals and images."""
+
+import copy
+import dataclasses
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (  # type: ignore[import-untyped]
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import (  # type: ignore[import-untyped]
+    Tags,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+)
+from sklearn.utils.validation import (  # type: ignore[import-untyped]
+    check_is_fitted,
+    validate_data,
+)
+from torch import Tensor, nn
+
+from rnc.config import (
+    Device,
+    FitConfig,
+    Objective,
+    Optimizer,
+    Precision,
+    Preset,
+    Scheme,
+    Solver,
+)
+from rnc.data.inputs import inputs_from_arrays
+from rnc.data.splits import make_split
+from rnc.data.table import Table, table_from_arrays
+from rnc.model import Regressor
+from rnc.training.loop import Record
+from rnc.training.recipes import build_regressor, train
+
+
+class RnCRegressor(
+    RegressorMixin,  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """A regressor whose features keep the order of the targets.
+
+    X is a table (n, p), as an array or a DataFrame whose columns may hold text and gaps; signals
+    (n, c, l); or images (n, c, h, w) of whole numbers from 0 to 255. y is (n,) or (n, t). Inputs
+    and targets are standardised inside, by the training rows.
+
+    The parameters are the fields of `FitConfig`, where they are explained, with its defaults but
+    for these:
+
+    Args:
+        encoder: a name, or a module (n, ...) -> (n, d); a copy of it is trained, from the weights
+            that it has.
+        preset: "quick", since estimators are often fitted many times over.
+        batch_size: lowered to the number of training rows where these are fewer.
+        random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
+            and a RandomState draw one, as everywhere in scikit-learn.
+        validation_fraction: share of the rows that are kept from training and choose the best
+            epoch, the penalty of the head and, by scheme "auto", the scheme. Where that is less
+            than one row, or leaves equal targets or one group, all rows train and choose.
+        verbose: 1 prints a line per epoch.
+
+    Attributes:
+        model_: the `Regressor`; `model_.save(folder)` writes it without pickle.
+        history_: one `Record` per epoch.
+        n_iter_: number of epochs.
+        n_features_in_: number of columns; of channels for signals and images.
+        feature_names_in_: names of the columns, if X was a DataFrame with names of text.
+
+    >>> X = np.linspace(0, 1, 40)[:, None]
+    >>> model = RnCRegressor(epochs=2, head="mse").fit(X, 3 * X[:, 0])
+    >>> model.predict(X).shape, model.transform(X).shape
+    ((40,), (40, 256))
+    >>> model.score(X, 3 * X[:, 0]) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        scheme: Scheme = "probe",
+        objective: Objective = "rnc",
+        head: str = "l1",
+        low: float | None = None,
+        high: float | None = None,
+        step: float | None = None,
+        encoder: str | nn.Module = "auto",
+        pretrained: bool = False,
+        preset: Preset = "quick",
+        epochs: int | None = None,
+        head_epochs: int | None = None,
+        batch_size: int = 256,
+        head_batch_size: int = 64,
+        accumulate: int = 1,
+        clip: float | None = None,
+        optimizer: Optimizer | None = None,
+        lr: float | None = None,
+        weight_decay: float = 1e-4,
+        lr_decay: float = 0.1,
+        head_lr: float | None = None,
+        head_solver: Solver = "exact",
+        temperature: float = 2.0,
+        label_distance: str = "l1",
+        similarity: str = "l2",
+        period: float | None = None,
+        rnc_weight: float = 1.0,
+        image_size: int = 224,
+        views: int = 2,
+        crop: bool = True,
+        flip: bool = True,
+        color: bool = True,
+        grayscale: bool = True,
+        device: Device = "auto",
+        precision: Precision = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        validation_fraction: float = 0.1,
+        verbose: int = 0,
+    ) -> None:
+        self.scheme = scheme
+        self.objective = objective
+        self.head = head
+        self.low = low
+        self.high = high
+        self.step = step
+        self.encoder = encoder
+        self.pretrained = pretrained
+        self.preset = preset
+        self.epochs = epochs
+        self.head_epochs = head_epochs
+        self.batch_size = batch_size
+        self.head_batch_size = head_batch_size
+        self.accumulate = accumulate
+        self.clip = clip
+        self.optimizer = optimizer
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.lr_decay = lr_decay
+        self.head_lr = head_lr
+        self.head_solver = head_solver
+        self.temperature = temperature
+        self.label_distance = label_distance
+        self.similarity = similarity
+        self.period = period
+        self.rnc_weight = rnc_weight
+        self.image_size = image_size
+        self.views = views
+        self.crop = crop
+        self.flip = flip
+        self.color = color
+        self.grayscale = grayscale
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.validation_fraction = validation_fraction
+        self.verbose = verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+        """Train a model.
+
+        Args:
+            X: table (n, p), signals (n, c, l) or images (n, c, h, w).
+            y: targets (n,) or (n, t).
+            groups: rows that share a value (a person, a patient) train or validate together.
+        """
+        inputs = self._checked(X, reset=True)
+        targets = self._checked_targets(y)
+        check_consistent_length(inputs, targets, groups)
+        config = self._config()
+        group = None if groups is None else np.asarray(groups)
+        fractions = self._fractions(targets, group, config.seed)
+        table = table_from_arrays(
+            inputs, targets, group=group, fractions=fractions, split_seed=config.seed
+        )
+        table = dataclasses.replace(table, target_names=_names(y) or table.target_names)
+        if fractions[1] == 0:
+            table = _validated_by_training_rows(table)
+        batch_size = min(config.batch_size, len(table.rows("train")))
+        config = dataclasses.replace(config, batch_size=batch_size)
+        encoder = copy.deepcopy(self.encoder) if isinstance(self.encoder, nn.Module) else None
+        with torch.random.fork_rng(devices=self._devices()):
+            model = build_regressor(table, config, encoder)
+            history = self._train(model, table, config)
+        self.model_, self.history_, self.n_iter_ = model, history, len(history)
+        self._n_features_out, self._y_dims = model.head.config.d, targets.ndim
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t)."""
+        x = self._prepared(X)
+        predictions = self._steady_model().predict(x)
+        return predictions[:, 0] if self._y_dims == 1 else predictions
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Features, as the encoder gives them: (n, ...) -> (n, d)."""
+        x = self._prepared(X)
+        return self._steady_model().embed(x)
+
+    def _train(self, model: Regressor, table: Table, config: FitConfig) -> list[Record]:
+        history = []
+        for record in train(model, table, config):
+            history.append(record)
+            if self.verbose:
+                error = "" if record.val_error is None else f", error {record.val_error:.4g}"
+                place = f"{record.stage} {record.epoch}/{record.epochs}"
+                print(f"[RnCRegressor] {place}: loss {record.train_loss:.4g}{error}")
+        return history
+
+    def _prepared(self, X: ArrayLike) -> NDArray[Any]:
+        """New data as the model sees them."""
+        check_is_fitted(self)
+        inputs, config = self._checked(X, reset=False), self.model_.config
+        if isinstance(inputs, pd.DataFrame) and config.kind == "table":
+            # Names and order have been checked; a model fitted to an array has names of its own.
+            known = [column["name"] for column in config.preprocessing["columns"]]
+            inputs = inputs.set_axis(known, axis=1)
+        return inputs_from_arrays(inputs, config.preprocessing, config.kind, place="X").x
+
+    def _steady_model(self) -> Regressor:
+        """The model; for tables, a copy that computes in float64.
+
+        A row must not feel which others come with it. In float32 it would, in the sixth digit: the
+        order of a sum depends on the size of the batch. Networks for images and signals are too
+        large for float64, and a module of the caller's may not take it.
+        """
+        model: Regressor = self.model_
+        if model.config.kind != "table" or model.config.encoder == "own":
+            return model
+        steady = copy.deepcopy(model)
+        steady.encoder = _InFloat64(steady.encoder)
+        steady.head.double()
+        return steady
+
+    def _config(self) -> FitConfig:
+        own = {"random_state", "validation_fraction", "verbose"}
+        fields = {name: value for name, value in self.get_params().items() if name not in own}
+        if isinstance(self.encoder, nn.Module):
+            del fields["encoder"]
+        if isinstance(self.random_state, Integral):
+            return FitConfig(**fields, seed=int(self.random_state))
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        return FitConfig(**fields, seed=int(seed))
+
+    def _devices(self) -> list[int]:
+        """GPUs whose random numbers a fit may touch."""
+        touched = self.device != "cpu" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        return list(range(torch.cuda.device_count())) if touched else []
+
+    def _checked(self, X: ArrayLike, *, reset: bool) -> NDArray[Any] | pd.DataFrame:
+        """X as an array, or as the DataFrame that it is, after scikit-learn's own checks."""
+        least = 2 if reset else 1
+        if not isinstance(X, pd.DataFrame):
+            array = check_array(
+                X,
+                dtype="numeric",
+                ensure_all_finite="allow-nan",
+                allow_nd=True,
+                ensure_min_samples=least,
+                estimator=self,
+                input_name="X",
+            )
+        elif len(X) < least:
+            raise ValueError(
+                f"RnCRegressor needs at least {least} rows; X has {len(X)} sample(s): {X.shape}."
+            )
+        else:
+            array = X
+        if reset or array.ndim == 2:  # channels are checked with the rest of an image or a signal
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        return array
+
+    def _checked_targets(self, y: ArrayLike) -> NDArray[np.float64]:
+        if y is None:
+            raise ValueError("RnCRegressor requires y to be passed, but the target y is None.")
+        targets: NDArray[np.float64] = check_array(
+            y, dtype=np.float64, ensure_2d=False, estimator=self, input_name="y"
+        )
+        return targets
+
+    def _fractions(
+        self, y: NDArray[np.float64], group: NDArray[Any] | None, seed: int
+    ) -> tuple[float, float, float]:
+        """Shares of training, validation and test rows; without validation rows where too few."""
+        share = self.validation_fraction
+        if not 0 <= share < 1:
+            raise ValueError(f"validation_fraction must be a share in 0 <= f < 1; got {share!r}.")
+        if len(y) * share < 1 or (group is not None and len(pd.unique(group)) < 2):
+            return (1.0, 0.0, 0.0)
+        fractions = (1 - share, share, 0.0)
+        columns = y.reshape(len(y), -1)
+        kept = columns[make_split(columns, group=group, fractions=fractions, seed=seed) == "train"]
+        return fractions if (np.ptp(kept, axis=0) > 0).all() else (1.0, 0.0, 0.0)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy on the CPU, so that a pickle made beside a GPU opens without one."""
+        state: dict[str, Any] = super().__getstate__()
+        if "model_" in state and state["model_"].input_shift.is_cuda:
+            state = state | {"model_": copy.deepcopy(state["model_"]).cpu()}
+        return state
+
+
+class _InFloat64(nn.Module):
+    """An encoder that computes in float64, whatever the type of its input."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.encoder(x.double())
+        return features
+
+
+def _names(y: Any) -> tuple[str, ...]:
+    """The names of the targets, where y has some."""
+    if isinstance(y, pd.DataFrame):
+        return tuple(str(name) for name in y.columns)
+    return (str(y.name),) if isinstance(y, pd.Series) and y.name is not None else ()
+
+
+def _validated_by_training_rows(table: Table) -> Table:
+    """The same with all its rows twice: once to train on, once to validate."""
+    n = len(table)
+    twice = np.concatenate([np.arange(n), np.arange(n)])
+    split = np.repeat(["train", "val"], n)
+    return dataclasses.replace(
+        table, x=table.x[twice], y=table.y[twice], names=table.names[twice], split=split
+    )

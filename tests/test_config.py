@@ -1,0 +1,158 @@
+"""FitConfig: what it refuses, what it fills in, and its way through JSON."""
+
+import dataclasses
+import json
+import math
+from typing import Any, get_type_hints
+
+import pytest
+
+from rnc.config import FitConfig
+
+CHOICES = {
+    "scheme": "probe, finetune, regularize, end2end, auto",
+    "objective": "rnc",
+    "optimizer": "sgd, adamw",
+    "head_solver": "sgd, exact",
+    "device": "auto, cpu, cuda",
+    "precision": "auto, 32, bf16, 16",
+    "preset": "paper, quick",
+}
+OTHER: dict[str, Any] = {
+    "scheme": "auto",
+    "objective": "rnc",
+    "head": "corn",
+    "encoder": "resnet50",
+    "pretrained": True,
+    "preset": "quick",
+    "epochs": 3,
+    "head_epochs": 0,
+    "batch_size": 8,
+    "head_batch_size": 4,
+    "accumulate": 2,
+    "clip": 0.5,
+    "optimizer": "adamw",
+    "lr": 0.01,
+    "weight_decay": 0.0,
+    "lr_decay": 0.5,
+    "head_lr": 0.02,
+    "head_solver": "sgd",
+    "temperature": 0.1,
+    "label_distance": "circular",
+    "similarity": "cosine",
+    "period": 24.0,
+    "rnc_weight": 0.3,
+    "image_size": 64,
+    "views": 0,
+    "crop": False,
+    "flip": False,
+    "color": False,
+    "grayscale": False,
+    "seed": 7,
+    "device": "cpu",
+    "precision": "bf16",
+}
+FIELDS = [field.name for field in dataclasses.fields(FitConfig)]
+
+
+def config_of(fields: dict[str, Any]) -> FitConfig:
+    return FitConfig(**fields)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_an_unknown_choice_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be one of {CHOICES[name]}; got 'other'\."):
+        config_of({name: "other"})
+
+
+@pytest.mark.parametrize("name", sorted(set(CHOICES) - {"optimizer"}))
+def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be one of {CHOICES[name]}; got None\."):
+        config_of({name: None})
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("epochs", 1),
+        ("batch_size", 1),
+        ("head_batch_size", 1),
+        ("accumulate", 1),
+        ("image_size", 1),
+        ("head_epochs", 0),
+        ("views", 0),
+        ("weight_decay", 0),
+        ("lr_decay", 0),
+        ("rnc_weight", 0),
+    ],
+)
+def test_a_number_has_a_least_value(name: str, least: int) -> None:
+    assert getattr(config_of({name: least}), name) == least
+    for value in (least - 1, math.nan):
+        with pytest.raises(ValueError, match=rf"^{name} must be at least {least}; got {value}\."):
+            config_of({name: value})
+
+
+@pytest.mark.parametrize("name", ["lr", "head_lr", "clip", "temperature"])
+@pytest.mark.parametrize("value", [0, -0.5, math.nan, math.inf])
+def test_rates_are_positive(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be a positive number; got {value}\."):
+        config_of({name: value})
+
+
+def test_rnc_needs_two_rows_to_contrast() -> None:
+    with pytest.raises(ValueError, match=r"batch_size must be at least 2; got 1\."):
+        FitConfig(batch_size=1, views=1)
+    with pytest.raises(ValueError, match=r"batch_size must be at least 2; got 1\."):
+        FitConfig(batch_size=1, views=0)
+    assert FitConfig(batch_size=1, views=2).batch_size == 1
+
+
+def test_every_field_comes_back_from_json() -> None:
+    assert list(OTHER) == FIELDS
+    config = config_of(OTHER)
+    fields = json.loads(json.dumps(config.to_json(), allow_nan=False))
+    assert fields == OTHER
+    assert FitConfig.from_json(fields) == config != FitConfig()
+
+
+def test_a_field_of_another_version_is_named() -> None:
+    fields = FitConfig().to_json() | {"warmup": 5, "annealing": 1}
+    with pytest.raises(
+        ValueError, match=r"config\.json has annealing, warmup, which .*the version"
+    ):
+        FitConfig.from_json(fields)
+
+
+def test_json_is_checked_like_arguments() -> None:
+    with pytest.raises(ValueError, match=r"views must be at least 0; got -1\."):
+        FitConfig.from_json({"views": -1})
+
+
+def test_every_field_says_what_it_is_for() -> None:
+    hints = get_type_hints(FitConfig, include_extras=True)
+    assert all(isinstance(hints[name].__metadata__[0], str) for name in FIELDS)
+
+
+def test_the_paper_preset_is_the_released_recipe() -> None:
+    config = FitConfig().resolve()
+    assert (config.optimizer, config.epochs, config.head_epochs) == ("sgd", 400, 100)
+    assert (config.batch_size, config.head_batch_size) == (256, 64)
+    assert (config.rate(contrast=True), config.rate(contrast=False)) == (0.5, 0.2)
+    assert (config.head_lr, config.weight_decay, config.lr_decay) == (0.05, 1e-4, 0.1)
+    assert (config.temperature, config.views) == (2.0, 2)
+
+
+def test_the_quick_preset_is_short_and_adaptive() -> None:
+    config = FitConfig(preset="quick").resolve()
+    assert (config.optimizer, config.epochs, config.head_epochs) == ("adamw", 30, 20)
+    assert config.rate(contrast=True) == config.rate(contrast=False) == 1e-3
+    assert config.head_lr == 1e-2
+
+
+def test_what_is_given_wins_over_the_preset() -> None:
+    assert config_of(OTHER).resolve() == config_of(OTHER)
+    config = FitConfig(preset="quick", optimizer="sgd", epochs=5).resolve()
+    assert (config.optimizer, config.epochs, config.head_lr) == ("sgd", 5, 0.05)
+    assert FitConfig(preset="quick", optimizer="sgd").rate(contrast=True) == 0.5
+    assert FitConfig(lr=0.07).rate(contrast=True) == FitConfig(lr=0.07).rate(contrast=False) == 0.07

@@ -1,0 +1,220 @@
+"""kill -9 at any point, run again: the same bits as if nothing had happened."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rnc.files import read_tensors, write_tensors
+from rnc.training.batches import Batch, Batches
+from rnc.training.optim import make_optimizer, pack_state, unpack_state
+from rnc.training.recipes import build_regressor, train
+from training_cases import columns, normalised, quick, same, unnormalised
+
+CASES: dict[str, dict[str, Any]] = {
+    "sgd, exact head": {"optimizer": "sgd", "lr": 0.05},
+    "adamw, exact head": {"optimizer": "adamw"},
+    "sgd, head by steps": {"optimizer": "sgd", "lr": 0.05, "head_solver": "sgd"},
+    "adamw, head by steps": {"optimizer": "adamw", "head_solver": "sgd"},
+    "auto": {"scheme": "auto", "accumulate": 2, "clip": 1.0},
+}
+STEPS = 5
+"""Batches in an epoch."""
+
+
+# ------------------------------------------------------------------------- what the victims run
+
+
+def run(case: str, folder: Path, kill_at: tuple[str, int] | None) -> None:
+    """Train with checkpoints, leave the result; die at the n-th step or write if told to."""
+    torch.set_num_threads(1)
+    table, config = columns(), quick(epochs=3, head_epochs=3, **CASES[case])
+    model = build_regressor(table, config, normalised())
+    if kill_at is not None:
+        what, left = kill_at
+        if what == "step":
+            model.encoder.register_forward_hook(lambda *_: die_after(countdown))
+        else:
+            os.fsync = lambda _: die_after(countdown)
+        countdown = iter(range(left))
+    records = [asdict(record) | {"seconds": 0} for record in train(model, table, config, folder)]
+    write_tensors(folder / "result", model.state_dict(), records)
+
+
+def die_after(countdown: Iterator[int]) -> None:
+    if next(countdown, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start(*arguments: Any) -> BaseProcess:
+    # All victims are forks of one process that has imported torch.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "rnc.training.recipes"])
+    process = context.Process(target=run, args=arguments)
+    process.start()
+    return process
+
+
+def finish(*arguments: Any) -> int | None:
+    process = start(*arguments)
+    process.join(timeout=60)
+    return process.exitcode
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def uninterrupted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, Tensor], list[dict[str, Any]], float]:
+    """A case, the weights and records it ends with, and the seconds that it takes."""
+    folder = tmp_path_factory.mktemp("whole")
+    finish(request.param, folder, None)
+    folder = tmp_path_factory.mktemp("again")
+    started = time.perf_counter()
+    assert finish(request.param, folder, None) == 0
+    return request.param, *read_tensors(folder / "result"), time.perf_counter() - started
+
+
+POINTS = {
+    "in the first epoch": ("step", 2),
+    "in a later epoch": ("step", STEPS + 3),
+    "in the first write": ("write", 0),
+    "in a later write": ("write", 2),
+    "before a stage is written down": ("write", 3),
+    "between stages": ("step", 3 * STEPS),
+    "in the next stage": ("write", 4),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_killed_run_ends_like_an_uninterrupted_one(
+    point: str, uninterrupted: tuple[str, dict[str, Tensor], list[Any], float], tmp_path: Path
+) -> None:
+    case, weights, records, _ = uninterrupted
+    assert finish(case, tmp_path, POINTS[point]) == -signal.SIGKILL
+    assert not (tmp_path / "result").exists()
+    assert finish(case, tmp_path, None) == 0
+    result = read_tensors(tmp_path / "result")
+    assert same(result[0], weights)
+    assert result[1] == records
+
+
+def test_a_run_that_is_killed_again_and_again_gets_there(
+    uninterrupted: tuple[str, dict[str, Tensor], list[Any], float], tmp_path: Path
+) -> None:
+    case, weights, records, seconds = uninterrupted
+    kills = 0
+    for _ in range(4):
+        process = start(case, tmp_path, None)
+        process.join(timeout=random.uniform(0.3, 1.0) * seconds)
+        process.kill()
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
+    assert finish(case, tmp_path, None) == 0
+    assert same(read_tensors(tmp_path / "result")[0], weights)
+    assert read_tensors(tmp_path / "result")[1] == records
+    assert kills > 0
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    table, config = columns(), quick(scheme="auto", head_solver="sgd")
+    model = build_regressor(table, config, unnormalised())
+    first = list(train(model, table, config, tmp_path))
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint").iterdir()}
+    assert len(written) == 6  # five stages and the last epoch
+    again = build_regressor(table, config, unnormalised())
+    assert list(train(again, table, config, tmp_path)) == first  # seconds included
+    assert same(again.state_dict(), model.state_dict())
+    now = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint").iterdir()}
+    assert now == written
+
+
+def test_a_folder_changes_nothing_but_itself(tmp_path: Path) -> None:
+    table, config = columns(), quick(head_solver="sgd")
+    models = [build_regressor(table, config, normalised()) for _ in range(2)]
+    for model, folder in zip(models, (None, tmp_path), strict=True):
+        list(train(model, table, config, folder))
+    assert same(models[0].state_dict(), models[1].state_dict())
+
+
+# ------------------------------------------------------------------------ what it rests on
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_an_optimizer_goes_on_from_its_packed_state(name: Any) -> None:
+    def steps(layer: nn.Linear, optimizer: torch.optim.Optimizer, seeds: range) -> None:
+        for seed in seeds:
+            optimizer.zero_grad()
+            torch.manual_seed(seed)
+            layer(torch.randn(5, 3)).square().sum().backward()
+            optimizer.step()
+
+    layer, copy = nn.Linear(3, 2), nn.Linear(3, 2)
+    optimizer, other = (make_optimizer(name, m.parameters(), 0.1, 1e-2) for m in (layer, copy))
+    steps(layer, optimizer, range(3))
+    tensors, numbers = pack_state(optimizer)
+    copy.load_state_dict(layer.state_dict())
+    unpack_state(other, {k: v.clone() for k, v in tensors.items()}, json.loads(json.dumps(numbers)))
+    for m, o in ((layer, optimizer), (copy, other)):
+        steps(m, o, range(3, 6))
+    assert same(layer.state_dict(), copy.state_dict())
+    fresh = nn.Linear(3, 2)
+    fresh.load_state_dict(layer.state_dict())
+    steps(layer, optimizer, range(2))
+    steps(fresh, make_optimizer(name, fresh.parameters(), 0.1, 1e-2), range(2))
+    assert not same(layer.state_dict(), fresh.state_dict())
+
+
+def batches_of(epoch: int = 1, stage: str = "encoder", **options: Any) -> list[Batch]:
+    table = columns(rows=50)  # 35 to train
+    model = build_regressor(table, quick(), unnormalised())
+    views, size, drop = (options.pop(k, v) for k, v in (("views", 2), ("size", 8), ("drop", False)))
+    served = Batches(table, model, device=torch.device("cpu"), **options)
+    return list(served.epoch(stage, epoch, batch_size=size, views=views, drop_last=drop))
+
+
+def equal(a: list[Batch], b: list[Batch]) -> bool:
+    pairs = zip(a, b, strict=True)
+    return all(torch.equal(x, y) for one, two in pairs for x, y in zip(one, two, strict=True))
+
+
+def test_an_epoch_serves_every_row_once() -> None:
+    table = columns(rows=50)
+    batches = batches_of(views=0)
+    assert [len(batch.targets) for batch in batches] == [8, 8, 8, 8, 3]
+    assert [len(batch.targets) for batch in batches_of(drop=True)] == [8, 8, 8, 8]
+    targets = torch.cat([batch.targets for batch in batches])[:, 0].numpy()
+    views = torch.cat([batch.views for batch in batches])[:, 0].numpy()
+    order = [np.flatnonzero(table.y[:, 0] == target)[0] for target in targets]
+    assert sorted(order) == list(table.rows("train")) != order
+    assert np.array_equal(views, table.x[order])
+
+
+def test_batches_depend_on_seed_stage_and_epoch_alone() -> None:
+    batches = batches_of()
+    torch.manual_seed(7)
+    assert equal(batches, batches_of())
+    for other in (batches_of(epoch=2), batches_of(stage="head"), batches_of(seed=1)):
+        assert not equal(batches, other)
+
+
+@pytest.mark.parametrize("views", [0, 1, 2])
+@pytest.mark.parametrize("world_size", [2, 4])  # with 4, one of them has no part of the last 3
+def test_processes_see_the_parts_of_what_one_would_see(world_size: int, views: int) -> None:
+    alone = batches_of(views=views)
+    parts = [batches_of(views=views, rank=r, world_size=world_size) for r in range(world_size)]
+    for whole, *shares in zip(alone, *parts, strict=True):
+        assert torch.equal(torch.cat([share.views for share in shares]), whole.views)
+        assert torch.equal(torch.cat([share.targets for share in shares]), whole.targets)
+        assert all(torch.equal(share.all_targets, whole.targets) for share in shares)

@@ -1,0 +1,75 @@
+"""Tiny problems that the tests of models and of training share."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rnc.config import FitConfig
+from rnc.data import Table, table_from_arrays
+from rnc.model import Regressor
+from rnc.training.loop import Record
+from rnc.training.recipes import build_regressor, train
+
+
+def columns(rows: int = 120, targets: int = 1) -> Table:
+    """Rows of four columns; the targets are smooth functions of three of them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, 4))
+    y = np.stack([20 * x[:, 0] + 10 * np.abs(x[:, 1]), 15 * x[:, 2] - 5 * x[:, 0]], axis=1)
+    return table_from_arrays(x, y[:, :targets])
+
+
+def signals(rows: int = 60) -> Table:
+    """Sines in two channels of very different units; the target is their frequency."""
+    rng = np.random.default_rng(0)
+    frequency = rng.uniform(1, 5, size=(rows, 1, 1))
+    wave = np.sin(2 * np.pi * frequency * np.linspace(0, 1, 40) + rng.uniform(size=(rows, 1, 1)))
+    return table_from_arrays(wave * [[1e-3], [50.0]] + [[0.0], [300.0]], frequency[:, 0, 0])
+
+
+def images(rows: int = 60, channels: int = 3) -> Table:
+    """Flat images with noise; the target is their brightness."""
+    rng = np.random.default_rng(0)
+    level = rng.integers(20, 220, size=rows)
+    noise = rng.integers(0, 30, size=(rows, channels, 20, 20))
+    return table_from_arrays((level[:, None, None, None] + noise).astype(np.uint8), level)
+
+
+def quick(**changes: Any) -> FitConfig:
+    """A config of seconds; `changes` are its fields."""
+    small = {"encoder": "mlp", "epochs": 2, "head_epochs": 2, "batch_size": 16}
+    return FitConfig(**{"preset": "quick", "device": "cpu", **small, **changes})
+
+
+def normalised() -> nn.Module:
+    """An encoder whose statistics and dropout would show what should have stood still."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 8)
+    )
+
+
+def unnormalised() -> nn.Module:
+    """An encoder that treats every row alone."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8))
+
+
+def fit(
+    table: Table, config: FitConfig, encoder: nn.Module | None = None
+) -> tuple[Regressor, list[Record]]:
+    """A trained model and its records."""
+    model = build_regressor(table, config, encoder)
+    return model, list(train(model, table, config))
+
+
+def weights(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of all that a module has learned."""
+    return {name: value.detach().clone() for name, value in module.state_dict().items()}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    """Whether all bits are equal."""
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
