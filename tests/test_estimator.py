@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import (
@@ -110,13 +110,6 @@ def test_it_works_in_a_pipeline_and_in_cross_validation() -> None:
     search = GridSearchCV(pipeline, grid, cv=2).fit(x, y)
     assert search.best_score_ > 0.8
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-
-
-def test_groups_pass_through_cross_validation() -> None:
-    x, y = columns(60)
-    groups = np.arange(60) // 3
-    scores = cross_val_score(small(), x, y, groups=groups, cv=GroupKFold(2))
-    assert scores.min() > 0.8
 
 
 def test_a_clone_has_the_parameters_and_nothing_learned() -> None:

@@ -68,6 +68,14 @@ def test_predictions_have_the_units_and_number_of_the_targets() -> None:
     np.testing.assert_allclose(model.predict(table.x[:1])[0], means)
 
 
+def test_bins_are_those_of_the_config() -> None:
+    table = columns()
+    given = build_regressor(table, quick(head="dex", low=-100.0, high=100.0, step=5.0)).head.config
+    assert (given.shift, given.scale, given.bins) == ((-100.0,), (5.0,), (41,))
+    usual = build_regressor(table, quick(head="dex")).head.config
+    assert usual.shift == (table.y[table.rows("train")].min(),)
+
+
 def test_predictions_do_not_depend_on_the_batch() -> None:
     table = images()
     model = model_of(table, **CASES["image"][1])

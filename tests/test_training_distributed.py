@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from rnc.files import read_tensors, write_tensors
 from rnc.training.loop import is_first_process
 from rnc.training.recipes import build_regressor, train
-from training_cases import columns, quick, same, unnormalised
+from training_cases import columns, normalised, quick, same, unnormalised
 
 CASES: dict[str, dict[str, Any]] = {
     "two views": {"optimizer": "sgd", "lr": 0.05, "views": 2, "head_solver": "sgd"},
@@ -21,14 +22,16 @@ CASES: dict[str, dict[str, Any]] = {
     "regularize": {"scheme": "regularize", "rnc_weight": 0.5},
     "accumulated and clipped": {"scheme": "end2end", "accumulate": 2, "clip": 0.1},
     "auto": {"scheme": "auto", "views": 0},
+    "batch normalisation": {"scheme": "end2end"},
 }
+ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statistics are per process
 
 
 def run(case: str, folder: Path) -> None:
     """Train; every process leaves its weights and records."""
     table = columns(rows=70)  # 49 to train: without drop_last, one process has none of the last 1
     config = quick(epochs=3, **{"lr": 0.02, **CASES[case]})
-    model = build_regressor(table, config, unnormalised())
+    model = build_regressor(table, config, unnormalised() if case in ALIKE else normalised())
     records = [dataclasses.asdict(record) for record in train(model, table, config, folder)]
     name = "first" if is_first_process() else "other"
     write_tensors(folder / name, model.state_dict(), records)
@@ -42,8 +45,14 @@ def numbers(record: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     """What torchrun starts in every process."""
     torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
     for case in CASES:
-        run(case, Path(sys.argv[1]) / case)
+        run(case, folder / case)
+    run("auto", folder / "auto")  # once more, from what it left
+    if not is_first_process():  # a disk that is slow to say what the other process has written
+        exists = Path.exists
+        Path.exists = lambda path: time.sleep(0.4) or exists(path)
+    run("exact head", folder / "slow")
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +61,12 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("together")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [*torchrun, "--nproc-per-node", "2", __file__, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALIKE)
 def test_two_processes_train_like_one(case: str, together: Path, tmp_path: Path) -> None:
     run(case, tmp_path)
     alone, alone_records = read_tensors(tmp_path / "first")
@@ -77,10 +86,18 @@ def test_all_processes_end_with_the_same_weights(case: str, together: Path) -> N
     (first, records), (other, other_records) = (
         read_tensors(together / case / name) for name in ("first", "other")
     )
-    assert same(first, other)
     assert [record["val_error"] for record in records] == [
         record["val_error"] for record in other_records
     ]
+    statistics = {name for name in first if "running" in name}
+    assert bool(statistics) == (case not in ALIKE)
+    assert same(*({k: v for k, v in w.items() if k not in statistics} for w in (first, other)))
+
+
+def test_a_slow_disk_does_not_tear_processes_apart(together: Path) -> None:
+    expected, _ = read_tensors(together / "exact head" / "first")
+    for name in ("first", "other"):
+        assert same(read_tensors(together / "slow" / name)[0], expected)
 
 
 if __name__ == "__main__":

@@ -114,17 +114,18 @@ def test_a_run_that_is_killed_again_and_again_gets_there(
     uninterrupted: tuple[str, dict[str, Tensor], list[Any], float], tmp_path: Path
 ) -> None:
     case, weights, records, seconds = uninterrupted
-    kills = 0
-    for _ in range(4):
+    step = random.randrange(3 * STEPS)
+    assert finish(case, tmp_path, ("step", step)) == -signal.SIGKILL, f"killed at step {step}"
+    delays = [random.uniform(0.2, 1.0) * seconds for _ in range(3)]
+    for delay in delays:
         process = start(case, tmp_path, None)
-        process.join(timeout=random.uniform(0.3, 1.0) * seconds)
+        process.join(timeout=delay)
         process.kill()
         process.join()
-        kills += process.exitcode == -signal.SIGKILL
     assert finish(case, tmp_path, None) == 0
-    assert same(read_tensors(tmp_path / "result")[0], weights)
-    assert read_tensors(tmp_path / "result")[1] == records
-    assert kills > 0
+    result = read_tensors(tmp_path / "result")
+    assert same(result[0], weights), f"killed at step {step}, then after {delays} seconds"
+    assert result[1] == records, f"killed at step {step}, then after {delays} seconds"
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-from rnc.batch import as_rows, as_targets, repeat_views
+from rnc.batch import as_rows, as_targets
 from rnc.loss import rnc_loss
 from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 from rnc.ranking import Ranking, rank
@@ -48,9 +48,13 @@ def lower_bound(
     >>> lower_bound(torch.tensor([5.0, 5.0, 5.0]))  # log 2
     tensor(0.6931, dtype=torch.float64)
     """
-    rows = repeat_views(as_targets(targets, "lower_bound"), views)
-    sizes = _group_sizes(_rank_targets(rows, label_distance, period, tie_tolerance))
-    return sizes.clamp(min=1).log().sum() / (len(rows) * (len(rows) - 1))
+    rows = as_targets(targets, "lower_bound")
+    ranking = _rank_targets(rows, views, label_distance, period, tie_tolerance)
+    logs = _group_sizes(ranking, views).log()
+    # Every sample is in the batch as often as it has views; the anchor is not its own positive.
+    positives = torch.full_like(logs, views).scatter(1, _itself(ranking), views - 1)
+    n = views * len(rows)
+    return (positives * logs).sum() * views / (n * (n - 1))
 
 
 def gap(
@@ -107,12 +111,13 @@ def epsilon(
         tie_tolerance: as for `rnc.rnc_loss`.
     """
     _check_delta(delta)
-    rows = repeat_views(as_targets(targets, "epsilon"), views)
-    sizes = _group_sizes(_rank_targets(rows, label_distance, period, tie_tolerance))
+    rows = as_targets(targets, "epsilon")
+    sizes = _group_sizes(_rank_targets(rows, views, label_distance, period, tie_tolerance), views)
     # The largest group gives the smallest logarithm.
     separated = torch.log1p(math.exp(-delta - 1 / delta) / sizes.max())
     together = 2 * math.log((1 + math.exp(delta)) / 2) - delta
-    return separated.clamp(max=together) / (rows.shape[0] * (rows.shape[0] - 1))
+    n = views * len(rows)
+    return separated.clamp(max=together) / (n * (n - 1))
 
 
 def is_delta_ordered(
@@ -143,7 +148,7 @@ def is_delta_ordered(
     """
     _check_delta(delta)
     rows = as_rows(features.detach(), targets, "is_delta_ordered")
-    ranking = _rank_targets(rows.targets, label_distance, period, tie_tolerance)
+    ranking = _rank_targets(rows.targets, 1, label_distance, period, tie_tolerance)
     similarities = resolve_similarity(similarity)(rows.features.double(), rows.features.double())
     ranked = similarities.gather(1, ranking.order) / temperature
     ranked.scatter_(1, _itself(ranking), -torch.inf)
@@ -177,11 +182,16 @@ def ideal_embedding(targets: Tensor, *, scale: float = 1.0) -> Tensor:
 
 
 def _rank_targets(
-    rows: Tensor, label_distance: str | Pairwise, period: float | None, tie_tolerance: float
+    rows: Tensor,
+    views: int,
+    label_distance: str | Pairwise,
+    period: float | None,
+    tie_tolerance: float,
 ) -> Ranking:
-    if rows.shape[0] < 2:
+    if len(rows) * views < 2:
         raise ValueError(
-            f"The bound needs at least two rows (samples x views) of targets; got {rows.shape[0]}."
+            "The bound needs at least two rows (samples x views) of targets; got "
+            f"{len(rows) * views}."
         )
     distances = resolve_label_distance(label_distance, period)(rows, rows)
     return rank(distances, tie_tolerance)
@@ -191,11 +201,12 @@ def _itself(ranking: Ranking) -> Tensor:
     return ranking.rank_of.diagonal()[:, None]
 
 
-def _group_sizes(ranking: Ranking) -> Tensor:
-    """n_im for the group of every sample, without the anchor: (n, m), 0 for the anchor itself."""
+def _group_sizes(ranking: Ranking, views: int) -> Tensor:
+    """n_im for the group of every sample, with all views but without the anchor: (n, n)."""
     first, last, itself = ranking.first_tie, ranking.last_tie, _itself(ranking)
-    sizes = (last - first + 1) - ((first <= itself) & (itself <= last)).long()
-    return sizes.scatter(1, itself, 0).double()
+    with_anchor = (first <= itself) & (itself <= last)
+    sizes = views * (last - first + 1) - with_anchor.long()
+    return sizes.clamp(min=1).double()  # 0 only where the anchor is alone
 
 
 def _check_delta(delta: float) -> None:

@@ -213,6 +213,11 @@ def table_from_arrays(
     )
     given = {"split": split, "group": group}
     further = {name: values for name, values in given.items() if values is not None}
+    if twice := sorted(set(columns) & ({*further} | set(subgroup or ()))):
+        raise DataError(
+            f"{place}: {', '.join(twice)} is both a target and a split, group or subgroup column. "
+            "Give the target another name (target_names)."
+        )
     frame = _as_columns({**(subgroup or {}), **columns, **further}, len(x), place)
     if names is not None:
         frame.index = pd.Index(_as_columns({"names": names}, len(x), place)["names"].astype(str))
