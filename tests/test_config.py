@@ -158,4 +158,5 @@ def test_what_is_given_wins_over_the_preset() -> None:
     config = FitConfig(preset="quick", optimizer="sgd", epochs=5).resolve()
     assert (config.optimizer, config.epochs, config.head_lr) == ("sgd", 5, 0.05)
     assert FitConfig(preset="quick", optimizer="sgd").rate(contrast=True) == 0.5
+    assert FitConfig(preset="quick").rate(contrast=True) == 1e-3  # also before resolve
     assert FitConfig(lr=0.07).rate(contrast=True) == FitConfig(lr=0.07).rate(contrast=False) == 0.07

@@ -192,6 +192,7 @@ def test_the_head_stage_leaves_the_encoder_alone(solver: str) -> None:
     assert same(weights(model.encoder), encoders[1])
     assert not same(weights(model.head), heads[0])
     assert first["encoder.1.num_batches_tracked"] == 0 < encoders[1]["1.num_batches_tracked"]
+    assert all(parameter.requires_grad for parameter in model.parameters())
 
 
 @pytest.mark.parametrize("scheme", ["finetune", "end2end", "regularize"])

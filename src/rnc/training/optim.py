@@ -22,7 +22,7 @@ def make_optimizer(
 def learning_rate(epoch: int, epochs: int, lr: float, decay: float) -> float:
     """The paper's cosine from lr to lr * decay^3, set once per epoch; epochs count from 1.
 
-    >>> learning_rate(400, 400, lr=0.5, decay=0.1)
+    >>> round(learning_rate(400, 400, lr=0.5, decay=0.1), 6)
     0.0005
     """
     low = lr * decay**3

@@ -16,7 +16,7 @@ from torch import Tensor
 from rnc.heads import Head, HeadConfig, build_head
 from rnc.metrics import Values, mae
 
-PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 ROUNDED = 0.03
 """How far from 0 the corner of l1 is rounded off, in standard deviations of the target."""
 
@@ -78,7 +78,10 @@ def _smooth(config: HeadConfig) -> HeadConfig:
 
 def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, steps: int) -> None:
     optimizer = torch.optim.LBFGS(
-        head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
+        head.parameters(),
+        max_iter=steps,
+        history_size=20,
+        line_search_fn="strong_wolfe",
     )
 
     def objective() -> Tensor:
