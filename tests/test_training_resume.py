@@ -132,6 +132,17 @@ def test_a_run_that_is_killed_again_and_again_gets_there(
     assert result[1] == records, f"killed at step {step}, then after {delays} seconds"
 
 
+def test_finished_epochs_are_not_trained_again(tmp_path: Path) -> None:
+    table, config = columns(), quick(epochs=3)
+    stopped = train(build_regressor(table, config, unnormalised()), table, config, tmp_path)
+    before = [next(stopped), next(stopped)]
+    stopped.close()
+    model, steps = build_regressor(table, config, unnormalised()), []
+    model.encoder.register_forward_hook(lambda module, *_: steps.append(module.training))
+    assert list(train(model, table, config, tmp_path))[:2] == before
+    assert sum(steps) == STEPS  # those of the third epoch
+
+
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     table, config = columns(), quick(scheme="auto", head_solver="sgd")
     model = build_regressor(table, config, unnormalised())
