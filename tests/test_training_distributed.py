@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from rnc.distributed import is_first_process
 from rnc.files import read_tensors, write_tensors
-from rnc.training.loop import is_first_process
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, normalised, quick, same, unnormalised
 

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import inspect
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -18,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
 from rnc.config import FitConfig
+from rnc.distributed import is_first_process
 
 if TYPE_CHECKING:
     from rnc.data import Table
@@ -132,7 +132,7 @@ def fit(
         with _bar() as show:
             for record in runs:
                 show(record)
-        if _is_first_process():
+        if is_first_process():
             _print_scores(out)
             Console().print(f"Report: {write_report([out])}")
 
@@ -184,9 +184,9 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="folder for the scores of --data")] = None,
 ) -> None:
     """Show the scores of a run, or evaluate it on other data with the same columns."""
-    from rnc.evaluation import evaluate as evaluate_model
     from rnc.evaluation import write_evaluation
     from rnc.model import Regressor, read_config
+    from rnc.runs import evaluate_run
 
     with _friendly():
         if data is None:
@@ -198,14 +198,7 @@ def evaluate(
         read["images"] = str(images) if images is not None else read.get("images")
         fit_config = FitConfig.from_json(config["fit"])
         table = _read(read, fit_config, model.config.preprocessing, _stored_side(model))
-        evaluation = evaluate_model(
-            model,
-            table,
-            angles=fit_config.label_distance == "angular",
-            label_distance=fit_config.label_distance,
-            similarity=fit_config.similarity,
-            period=fit_config.period,
-        )
+        evaluation = evaluate_run(model, table, fit_config)
         folder = out or run / f"evaluation-{data.stem}"
         write_evaluation(evaluation, folder)
         _print_scores(folder)
@@ -311,7 +304,7 @@ def _bar() -> Iterator[Callable[["Record"], None]]:
         TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
         TimeRemainingColumn(),
         console=console,
-        disable=not _is_first_process(),
+        disable=not is_first_process(),
     )
     tasks: dict[str, Any] = {}
 
@@ -327,11 +320,6 @@ def _bar() -> Iterator[Callable[["Record"], None]]:
 
     with progress:
         yield show
-
-
-def _is_first_process() -> bool:
-    """Whether this process talks to the user: under torchrun, one does."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _print_scores(folder: Path) -> None:

@@ -5,6 +5,7 @@ gradient equals the gradient that one process would get from the whole batch, fo
 rows per process.
 """
 
+import os
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ from torch import Tensor
 def world_size() -> int:
     """The number of processes that share a batch: 1 where torch.distributed is not running."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def is_first_process() -> bool:
+    """Whether this process writes files and talks to the user: under torchrun, one does."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def gather_rows(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, int]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rnc.augment import Augment, ImageAugment, SignalAugment, TableAugment, eval_view
-from rnc.encoders import build_encoder, feature_size
+from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import HeadConfig, build_head
 
@@ -181,8 +181,3 @@ def read_config(folder: Path) -> dict[str, Any]:
 def input_shape_of(x: NDArray[Any], augment: Augment) -> tuple[int, ...]:
     """Shape of one view of these samples."""
     return tuple(eval_view(torch.tensor(x[:1]), augment).shape[1:])
-
-
-def encoder_width(encoder: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """Number of features that an encoder gives."""
-    return feature_size(encoder, input_shape)

@@ -23,10 +23,11 @@ import torch
 import rnc
 from rnc.config import FitConfig
 from rnc.data.table import Table
-from rnc.evaluation.evaluate import evaluate, write_evaluation
+from rnc.distributed import is_first_process
+from rnc.evaluation.evaluate import Evaluation, evaluate, write_evaluation
 from rnc.files import write_text
-from rnc.model import read_config
-from rnc.training.loop import RECORD_FIELDS, Record, is_first_process
+from rnc.model import Regressor, read_config
+from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.recipes import build_regressor, train
 
 RUN_FILES = (
@@ -89,7 +90,14 @@ def fit_run(
     if not first:
         return
     model.save(out, extra)
-    evaluation = evaluate(
+    evaluation = evaluate_run(model, table, config)
+    evaluation.scores.update(_validation(records, config))
+    write_evaluation(evaluation, out)
+
+
+def evaluate_run(model: Regressor, table: Table, config: FitConfig) -> Evaluation:
+    """Evaluate a model by the distances and similarities that it was trained with."""
+    return evaluate(
         model,
         table,
         angles=config.label_distance == "angular",
@@ -97,8 +105,6 @@ def fit_run(
         similarity=config.similarity,
         period=config.period,
     )
-    evaluation.scores.update(_validation(records, config))
-    write_evaluation(evaluation, out)
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:

@@ -65,11 +65,6 @@ class Stage:
     """Targets and views -> the lowest value that the loss can take."""
 
 
-def is_first_process() -> bool:
-    """Whether this process writes the files of a run: under torchrun, one does."""
-    return int(os.environ.get("RANK", "0")) == 0
-
-
 def make_fabric(config: FitConfig) -> Fabric:
     """Fabric for the device and precision asked for, in one process or under torchrun."""
     cuda = torch.cuda.is_available()

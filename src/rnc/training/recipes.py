@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from rnc.augment import Augment, ImageAugment, SignalAugment, TableAugment
 from rnc.config import FitConfig
 from rnc.data.table import Table
-from rnc.encoders import build_encoder, default_encoder
+from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.files import read_tensors, write_tensors
 from rnc.heads import head_config
 from rnc.metrics import angular_error, mae
-from rnc.model import ModelConfig, Regressor, encoder_width, input_shape_of
+from rnc.model import ModelConfig, Regressor, input_shape_of
 from rnc.theory import lower_bound
 from rnc.training.batches import Batches
 from rnc.training.loop import Record, Stage, make_fabric, run_stage
@@ -55,7 +55,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     )
     head = head_config(
         config.head,
-        encoder_width(module, shape),
+        feature_size(module, shape),
         table.y[train],
         low=config.low,
         high=config.high,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from rnc.batch import repeat_views
 from rnc.config import FitConfig
 from rnc.distributed import global_mean
 from rnc.heads import Head
@@ -38,8 +39,7 @@ def head_step(head: Head, *, gather: bool) -> Step:
 
     def step(features: Tensor, outputs: Tensor, targets: Tensor) -> Tensor:
         views = outputs.shape[1]
-        repeated = targets[:, None].expand(-1, views, -1).flatten(0, 1)
-        losses = head.loss(outputs.flatten(0, 1), repeated)
+        losses = head.loss(outputs.flatten(0, 1), repeat_views(targets, views))
         return global_mean(losses) if gather else losses.mean()
 
     return step
