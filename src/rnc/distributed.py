@@ -53,8 +53,12 @@ def global_mean(values: Tensor) -> Tensor:
     Its gradient is world_size times that of the local part, so that the average of the gradients
     of all processes, which DDP takes, is the gradient of the global mean.
     """
-    total = values.sum()
-    everyone = torch.stack([total.detach(), total.new_tensor(float(values.numel()))])
+    return global_ratio(values.sum(), values.numel())
+
+
+def global_ratio(total: Tensor, number: int) -> Tensor:
+    """`global_mean` where each process brings the sum of its values and their number."""
+    everyone = torch.stack([total.detach(), total.new_tensor(float(number))])
     dist.all_reduce(everyone)
     count = everyone[1].clamp(min=1)
     local = total * (world_size() / count)

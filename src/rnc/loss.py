@@ -9,6 +9,9 @@ This file is the door: it checks a batch, brings it into rows and hands it to `r
 `rank` sorts the samples of each anchor by label and `contrast` evaluates the equation.
 """
 
+import functools
+import importlib.util
+import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -17,12 +20,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from rnc.batch import Missing, Rows, as_rows, check_finite
-from rnc.distributed import gather_rows, global_mean, world_size
+from rnc.distributed import gather_rows, global_ratio, world_size
 from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 from rnc.ranking import contrast, rank
 
 Reduction = Literal["mean", "none"]
-Backend = Literal["auto", "torch"]
+Backend = Literal["auto", "torch", "triton"]
 
 
 def rnc_loss(
@@ -71,7 +74,8 @@ def rnc_loss(
         gather: under torch.distributed, contrast this process's anchors with the rows (or the
             reference rows) of all processes. The mean is then that of the global batch, and
             DDP's averaged gradient is its gradient. No effect in a single process.
-        backend: "torch", or "auto" for the fastest that can run.
+        backend: "torch", "triton" (fused, on a GPU, for one target ranked by l1 or l2 distance and
+            a similarity with a name), or "auto" for the fastest that can run.
         validate: look for NaN and infinite values. This waits once for a GPU; torch.compile
             leaves it out.
 
@@ -83,10 +87,15 @@ def rnc_loss(
     _check_options(temperature, positives, missing, tie_tolerance, chunk_size, reduction, backend)
     distance = resolve_label_distance(label_distance, period)
     sim = resolve_similarity(similarity)
-    anchors, kept = _rows(features, targets, missing, validate, "rnc_loss")
+    fused = _runs_fused(
+        backend, features, targets, label_distance, similarity, positives, tie_tolerance
+    )
+    # A fused loss is a number if and only if all that went in are: a look at one instead of all.
+    late = fused and validate and missing == "raise"
+    anchors, kept = _rows(features, targets, missing, validate and not late, "rnc_loss")
     others, own_column = anchors, 0
     if reference is not None:
-        others, _ = _rows(*reference, missing, validate, "rnc_loss's reference")
+        others, _ = _rows(*reference, missing, validate and not late, "rnc_loss's reference")
         _check_same_width(anchors, others)
     together = gather and world_size() > 1
     if together:
@@ -105,10 +114,27 @@ def rnc_loss(
             own = torch.arange(len(features), device=features.device) + (own_column + start)
         return contrast(similarities, ranking, temperature, label_of, own, positives, tie_tolerance)
 
+    n = anchors.features.shape[0]
     with torch.autocast(features.device.type, enabled=False):
-        losses = _in_chunks(anchor_losses, anchors, chunk_size).to(anchors.features.dtype)
+        if fused and n and others.features.shape[0]:
+            from rnc.loss_triton import Problem, fused_contrast
+
+            assert isinstance(similarity, str)
+            labels, other_labels = (rows.targets[:, 0].contiguous() for rows in (anchors, others))
+            column = own_column if reference is None else None
+            problem = Problem(labels, other_labels, column, temperature, similarity, chunk_size)
+            other_features = None if others is anchors else others.features
+            divisor = None if reduction == "none" else 1 if together else n
+            losses = fused_contrast(anchors.features, other_features, problem, divisor)
+            if late and not math.isfinite(losses.detach().sum() if losses.dim() else losses.item()):
+                for given in ((features, targets), *([] if reference is None else [reference])):
+                    check_finite(*given, missing, "rnc_loss")
+        else:
+            losses = _in_chunks(anchor_losses, anchors, chunk_size).to(anchors.features.dtype)
+            if reduction == "mean":
+                losses = losses.sum() if together else losses.sum() / max(1, n)
         if reduction == "mean":
-            return global_mean(losses) if together else losses.sum() / max(1, losses.numel())
+            return global_ratio(losses, n) if together else losses
     if kept is not None:
         losses = losses.new_zeros(kept.shape).masked_scatter(kept, losses)
     return losses.reshape(features.shape[:-1])
@@ -234,6 +260,52 @@ def _distinct(targets: Tensor, *, look: bool) -> tuple[Tensor, Tensor | None]:
     else:
         distinct, label_of = torch.unique(targets, dim=0, return_inverse=True)
     return (targets, None) if len(distinct) == len(targets) else (distinct, label_of)
+
+
+def _runs_fused(
+    backend: str,
+    features: Tensor,
+    targets: Tensor,
+    label_distance: str | Pairwise,
+    similarity: str | Pairwise,
+    positives: int | None,
+    tie_tolerance: float,
+) -> bool:
+    """Whether `rnc.loss_triton` computes this loss; raises if it was asked for and cannot."""
+    if backend == "torch" or (backend == "auto" and not features.is_cuda):
+        return False
+    reason = None
+    if not _has_triton():
+        reason = "Triton is not installed"
+    elif torch.compiler.is_compiling():
+        reason = "torch.compile does not trace it; call the loss outside of the compiled part"
+    elif targets.dim() == 2 and targets.shape[1] != 1:
+        reason = f"it takes one target per sample, got {targets.shape[1]}"
+    elif label_distance not in ("l1", "l2"):
+        reason = f"it ranks by label_distance 'l1' or 'l2', got {label_distance!r}"
+    elif not isinstance(similarity, str):
+        reason = "it takes a similarity with a name, got a function"
+    elif positives is not None:
+        reason = f"it contrasts all samples, got positives={positives}"
+    elif tie_tolerance:
+        reason = f"its ties are exact, got tie_tolerance={tie_tolerance}"
+    elif features.dtype == torch.float64:
+        reason = "it takes float32 or half precision features, got float64"
+    elif not features.is_cuda:
+        from rnc.kernels.contrast import is_interpreted
+
+        if not is_interpreted():
+            reason = f"it needs a GPU, got features on {features.device}"
+    if reason is not None and backend == "triton":
+        raise ValueError(
+            f"backend='triton' cannot run here: {reason}. backend='auto' takes what can."
+        )
+    return reason is None
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 # ------------------------------------------------------------------------------------ its checks

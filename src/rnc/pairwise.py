@@ -161,10 +161,10 @@ def negative_l1(a: Tensor, b: Tensor) -> Tensor:
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """Cosine of the angle between rows; 0, with gradient 0, for a row of zeros."""
-    return _unit(a) @ _unit(b).T
+    return unit_rows(a) @ unit_rows(b).T
 
 
-def _unit(rows: Tensor) -> Tensor:
+def unit_rows(rows: Tensor) -> Tensor:
     """Rows scaled to length 1 in float64, where no float32 square over- or underflows."""
     rows = rows.double()
     length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)

@@ -1,0 +1,138 @@
+"""The loss and its gradient in one pass on a GPU, for scalar labels: backend="triton".
+
+Sorted by label, the samples below an anchor's label are ranked by their place, and so are those
+above it. So no row needs a sort of its own: with m samples and p the place of the anchor's label,
+
+    S_ij            = samples 0..c-1 and f..m-1 for some c <= p <= f   two running sums hold all D_j
+    {j : k in S_ij} = samples a..b-1 for some a <= p <= b              two more hold the gradient
+
+`rnc.kernels.contrast` finds c, f, a and b by binary search on the label distances that
+`rnc.ranking` sorts, so ties are the same. Anchors go in blocks: no (n, m) array is kept. The
+gradient is taken with the value and waits for the backward pass, which only scales it.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnc.kernels.contrast import contrast
+from rnc.kernels.l1 import l1_gradient, l1_similarities
+from rnc.kernels.rows import finish, prepare
+from rnc.pairwise import unit_rows
+
+PAIRS = 2**25
+"""Pairs held at a time, at 36 bytes each."""
+
+
+class Problem(NamedTuple):
+    """What decides the losses besides features."""
+
+    labels: Tensor
+    """Of the anchors, (n,), float64."""
+    other_labels: Tensor
+    """Of what they are contrasted with, (m,), float64."""
+    own_column: int | None
+    """The row of the others that is the first anchor, the next following; None if none is."""
+    temperature: float
+    similarity: str
+    chunk_size: int | None
+
+
+def fused_contrast(a: Tensor, b: Tensor | None, problem: Problem, divisor: int | None) -> Tensor:
+    """The loss of every anchor, (n,), or with a divisor their sum over it, (): float32.
+
+    Args:
+        a: features of the anchors, (n, d).
+        b: of the others, (m, d); None if these are the anchors.
+        problem: labels and problem.
+        divisor: for None, the backward pass computes the anchors again, with what reaches each.
+    """
+    if problem.similarity == "cosine":
+        a, b = unit_rows(a), None if b is None else unit_rows(b)
+    losses: Tensor = _Fused.apply(a, b, problem, divisor)
+    return losses
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor | None, problem: Problem, divisor: int | None
+    ) -> Tensor:
+        ctx.problem, ctx.divisor = problem, divisor
+        wanted = divisor is not None and any(ctx.needs_input_grad[:2])
+        losses, *grads = _contrast(a, b, problem, divisor or 1, None, wanted)
+        ctx.save_for_backward(*((a, b) if divisor is None else grads))
+        return losses.float() if divisor is None else losses.sum(dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
+                "Leave out create_graph=True, or keep this loss out of the penalised gradient."
+            )
+        first, second = ctx.saved_tensors
+        if ctx.divisor is None:
+            _, *grads = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
+            return *grads, None, None
+        return first * upstream, None if second is None else second * upstream, None, None
+
+
+def _contrast(
+    a: Tensor,
+    b: Tensor | None,
+    problem: Problem,
+    divisor: int,
+    weights: Tensor | None,
+    wanted: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
+    samples, l2 = a if b is None else b, problem.similarity == "l2"
+    shift = samples.mean(dim=0, dtype=torch.float64) if l2 else None
+    others = prepare(samples, problem.other_labels, shift, sort=True)
+    x = others.rows if b is None else prepare(a, problem.labels, shift, sort=False).rows
+    z = others.sorted_rows
+    n, m = len(x), len(z)
+    block = max(1, min(n, problem.chunk_size or n, PAIRS // m))
+    losses = torch.empty(n, dtype=torch.float64, device=x.device)
+    sums = torch.empty(3, block, m, dtype=torch.float64, device=x.device)
+    partners = torch.empty(block, m, dtype=torch.int32, device=x.device)
+    grad_x, grad_z = (torch.empty_like(x), torch.empty_like(z)) if wanted else (x, z)
+    for start in range(0, n, block):
+        some, grad_some = x, grad_x
+        if block < n:
+            some, grad_some = x[start : start + block], grad_x[start : start + block]
+        pairs = torch.mm(some, z.T) if problem.similarity != "l1" else l1_similarities(some, z)
+        contrast(
+            pairs,
+            x,
+            problem.labels,
+            others.sorted_labels,
+            others.ties,
+            weights,
+            losses,
+            sums,
+            partners,
+            start=start,
+            own_column=problem.own_column,
+            l2=l2,
+            temperature=problem.temperature,
+            divisor=divisor,
+            wanted=wanted,
+        )
+        if wanted and problem.similarity == "l1":
+            l1_gradient(pairs, some, z, grad_some, add=False)
+            l1_gradient(pairs.T, z, some, grad_z, add=start > 0)
+        elif wanted:
+            torch.mm(pairs, z, out=grad_some)
+            torch.addmm(grad_z, pairs.T, some, beta=int(start > 0), out=grad_z)
+    if not wanted:
+        return losses, None, None
+    if b is None:
+        return losses, finish(a, x, grad_x, grad_z, others.ties, l2=l2), None
+    return (
+        losses,
+        finish(a, x, grad_x, None, others.ties, l2=l2),
+        finish(b, others.rows, None, grad_z, others.ties, l2=l2),
+    )
