@@ -49,6 +49,23 @@ def make_run(folder, *, n=40, targets=("age",), seed=0, columns=None, config=Non
     return folder, true
 
 
+def add_pictures(folder, *, signals=False, seed=0):
+    """Thumbnails of every second test sample, which differ from one another; returns them."""
+    count = len(pd.read_csv(folder / "predictions.csv"))
+    rows = torch.arange(0, count, 2)
+    rng = np.random.default_rng(seed)
+    if signals:
+        content = {
+            "signals": torch.tensor(rng.normal(size=(len(rows), 2, 64)), dtype=torch.float32)
+        }
+    else:
+        shades = rng.integers(0, 256, (len(rows), 3, 1, 1))
+        content = {"images": torch.tensor(np.broadcast_to(shades, (len(rows), 3, 24, 24)).copy())}
+        content["images"] = content["images"].to(torch.uint8)
+    write_tensors(folder / "thumbnails.safetensors", content | {"rows": rows})
+    return rows, *content.values()
+
+
 def write_csv(path, columns):
     path.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(columns).to_csv(path, index=False)
@@ -63,7 +80,8 @@ class Page(HTMLParser):
         self.cells = []
         self.inside = None
         self.feed(path.read_text(encoding="utf-8"))
-        self.figures = json.loads(self.scripts[1])
+        self.data = json.loads(self.scripts[0])
+        self.figures = self.data["figures"]
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
@@ -91,8 +109,17 @@ class Page(HTMLParser):
         start = self.cells.index(name)
         return self.cells[start : start + width]
 
-    def of_type(self, kind):
-        return [figure for figure in self.figures if figure["data"][-1]["type"] == kind]
+    def kind(self, kind):
+        return [figure for figure in self.figures if figure["kind"] == kind]
 
-    def maps(self):
-        return [figure for figure in self.figures if "colorings" in figure]
+    def coloring(self, name, run=0):
+        """A column that colours points, and its values at the points of the run's map."""
+        names = [column["name"] for column in self.data["columns"]]
+        values = self.data["runs"][run]["values"][names.index(name)]
+        (figure,) = (f for f in self.kind("map") if f["run"] == run)
+        at_points = None if values is None else [values[place] for place in figure["points"]]
+        return self.data["columns"][names.index(name)], at_points
+
+    def names_of(self, figure):
+        names = self.data["runs"][figure["run"]]["names"]
+        return [names[place] for place in figure["points"]]

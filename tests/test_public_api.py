@@ -6,7 +6,7 @@ import pytest
 
 import rnc
 
-HEAVY = ("lightning", "timm", "sklearn", "pandas", "plotly", "scipy", "torchvision", "typer")
+HEAVY = ("lightning", "timm", "sklearn", "pandas", "matplotlib", "scipy", "torchvision", "typer")
 
 
 def test_the_public_names_are_these() -> None:

@@ -182,38 +182,85 @@ def evaluate(
     data: Annotated[Path | None, typer.Option(help="other labelled data of the same kind")] = None,
     images: Images = None,
     out: Annotated[Path | None, typer.Option(help="folder for the scores of --data")] = None,
+    analyses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help="analysis to add; may repeat: map, similarity, subgroups, targets, order, "
+            "readable, unseen, corruption, reduced, transfer; all: those that do not train",
+        ),
+    ] = None,
+    map_method: Annotated[
+        str | None, typer.Option(help="pca, tsne or umap (extra: umap, the default if installed)")
+    ] = None,
+    corruption_samples: Annotated[int, typer.Option(help="most images to corrupt")] = 2000,
+    seen: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LOW:HIGH", help="range of the target seen in training; may repeat"),
+    ] = None,
+    share: Annotated[
+        list[float] | None,
+        typer.Option(help="share of the training rows for reduced; may repeat; 1 to 1/8"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
+    target: Annotated[
+        list[str] | None, typer.Option(help="target in --data of transfer, if it has another name")
+    ] = None,
 ) -> None:
-    """Show the scores of a run, or evaluate it on other data with the same columns."""
-    from rnc.evaluation import write_evaluation
-    from rnc.model import Regressor, read_config
-    from rnc.runs import evaluate_run
+    """Show the scores of a run, evaluate it on other data, or analyse it.
+
+    For instance:
+
+        rnc evaluate runs/age --data other.csv
+
+        rnc evaluate runs/age --with all
+
+        rnc evaluate runs/age --with unseen --seen 20:40 --seen 60:80
+
+        rnc evaluate runs/age --with map --map-method tsne --with corruption
+
+        rnc evaluate runs/age --with transfer --data other.csv --images others
+
+    An analysis is written to analyses/ in the run folder, and `rnc report` shows it.
+    """
+    from rnc.evaluation.breakdown import parse_range
+    from rnc.evaluation.command import evaluate_other, run_analyses
+    from rnc.evaluation.folder import SHARES, Options
 
     with _friendly():
-        if data is None:
-            _print_scores(run)
+        if not analyses:
+            _print_scores(run if data is None else evaluate_other(run, data, images, out))
             return
-        config = read_config(run)
-        model = Regressor.load(run)
-        read = {**config["data"], "source": str(data), "split_column": None, "group_column": None}
-        read["images"] = str(images) if images is not None else read.get("images")
-        fit_config = FitConfig.from_json(config["fit"])
-        table = _read(read, fit_config, model.config.preprocessing, _stored_side(model))
-        evaluation = evaluate_run(model, table, fit_config)
-        folder = out or run / f"evaluation-{data.stem}"
-        write_evaluation(evaluation, folder)
-        _print_scores(folder)
+        options = Options(
+            map_method=map_method,
+            corruption_samples=corruption_samples,
+            seen=tuple(map(parse_range, seen or [])),
+            shares=tuple(share or SHARES),
+            seeds=seeds,
+            data=data,
+            images=images,
+            target=tuple(target or []),
+        )
+        run_analyses(run, analyses, options, console)
 
 
 @app.command()
 def report(
     runs: Annotated[list[Path], typer.Argument(help="one or several run folders")],
     out: Annotated[Path | None, typer.Option(help="HTML file; default: in the first run")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="folder for the figures as PNG and SVG (extra: figures)")
+    ] = None,
 ) -> None:
     """Write one self-contained report.html that shows runs side by side."""
-    from rnc.report import write_report
+    from rnc.report import write_figures, write_report
 
     with _friendly():
-        Console().print(f"Report: {write_report(runs, out)}")
+        Console().print(f"Report: {write_report(runs, out)}", markup=False)
+        if figures is not None:
+            written = write_figures(runs, figures)
+            Console().print(f"{len(written)} figures in {figures}", markup=False)
 
 
 @app.command()
@@ -259,31 +306,15 @@ def _with_config(command: Callable[..., None]) -> Callable[..., None]:
 app.command()(_with_config(fit))
 
 
-def _read(
-    data: dict[str, Any],
-    config: FitConfig,
-    preprocessing: dict[str, Any] | None = None,
-    side: int | None = None,
-) -> "Table":
-    from rnc.data import default_cache, read_table
+def _read(data: dict[str, Any], config: FitConfig) -> "Table":
+    from rnc.evaluation.folder import read_data
 
-    options = {name: value for name, value in data.items() if name != "source"}
-    return read_table(
-        data["source"],
-        **options,
-        image_size=side or stored_side(config.image_size),
-        cache=default_cache(),
-        progress=True,
-        preprocessing=preprocessing,
-    )
-
-
-def stored_side(image_size: int) -> int:
-    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224."""
-    return round(image_size * 8 / 7)
+    return read_data(data, config)
 
 
 def _stored_side(model: "Regressor") -> int:
+    from rnc.evaluation.folder import stored_side
+
     return stored_side(model.config.augment.get("size", 224))
 
 

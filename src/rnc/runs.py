@@ -2,9 +2,12 @@
 
 config.json       model, FitConfig, command and environment: written first
 checkpoint/       what a killed run continues from
+train_targets.safetensors   what the model learns from, for scores on other data
 history.csv       one line per epoch
 model.safetensors the weights: written when training is done
-scores.json, predictions.csv, features.safetensors   the test split, looked at once
+scores.json, predictions.csv, features.safetensors, thumbnails.safetensors   the test split,
+                  looked at once
+analyses/         what `rnc evaluate RUN --with ...` found
 report.html
 """
 
@@ -21,12 +24,13 @@ from typing import Any
 import torch
 
 import rnc
-from rnc.config import FitConfig
+from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.table import Table
 from rnc.distributed import is_first_process
-from rnc.evaluation.evaluate import Evaluation, evaluate, write_evaluation
-from rnc.files import write_text
-from rnc.model import Regressor, read_config
+from rnc.evaluation.evaluate import evaluate_run, write_evaluation
+from rnc.evaluation.folder import TRAIN_TARGETS
+from rnc.files import write_tensors, write_text
+from rnc.model import read_config
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.recipes import build_regressor, train
 
@@ -37,6 +41,8 @@ RUN_FILES = (
     "scores.json",
     "predictions.csv",
     "features.safetensors",
+    "thumbnails.safetensors",
+    TRAIN_TARGETS,
     "skipped.csv",
     "report.html",
 )
@@ -81,6 +87,9 @@ def fit_run(
     if first and not resume:
         model.save_config(out, extra)
         _write_skipped(table, out)
+    if first:
+        targets = torch.from_numpy(table.y[table.rows("train")])
+        write_tensors(out / TRAIN_TARGETS, {"targets": targets})
     records: list[Record] = []
     for record in train(model, table, config, out):
         records.append(record)
@@ -93,18 +102,6 @@ def fit_run(
     evaluation = evaluate_run(model, table, config)
     evaluation.scores.update(_validation(records, config))
     write_evaluation(evaluation, out)
-
-
-def evaluate_run(model: Regressor, table: Table, config: FitConfig) -> Evaluation:
-    """Evaluate a model by the distances and similarities that it was trained with."""
-    return evaluate(
-        model,
-        table,
-        angles=config.label_distance == "angular",
-        label_distance=config.label_distance,
-        similarity=config.similarity,
-        period=config.period,
-    )
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
@@ -127,7 +124,7 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
         changed = {
             name: (before.get(name), value)
             for name, value in config.to_json().items()
-            if before.get(name) != value and name not in ("device", "precision")
+            if before.get(name) != value and name not in SPEED_ONLY
         }
         if changed:
             listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
@@ -147,7 +144,8 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
             f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
             "another --out."
         )
-    shutil.rmtree(out / "checkpoint", ignore_errors=True)
+    for name in ("checkpoint", "analyses"):
+        shutil.rmtree(out / name, ignore_errors=True)
     for name in RUN_FILES:
         (out / name).unlink(missing_ok=True)
 

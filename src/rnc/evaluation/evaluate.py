@@ -1,4 +1,4 @@
-"""Evaluate a model on one split of a table: three files of a run folder.
+"""Evaluate a model on one split of a table: some files of a run folder.
 
     scores.json           {"test": {"mae": ..., "r2": ..., "spearman": ..., "many_mae": ..., ...},
                            "n": {"train": ..., "val": ..., "test": ...},
@@ -7,51 +7,40 @@
                            "readable": {column: accuracy or R2}}
     predictions.csv       a row per sample: name, T and T_predicted for every target T, subgroups
     features.safetensors  features (k, d), and rows (k,): their places in predictions.csv, from 0
+    thumbnails.safetensors  images or signals, small, of the same rows; none for a table
 
 The first key of the scores is the name of the split. A score that is not defined is left out.
 
-A subgroup column with up to 50 different values in the table is scored per value; one with more
-numbers than that is cut at its quintiles, one with more texts has no scores. "readable" says how
-well a linear probe guesses the column from features of samples it has not seen, in five folds:
-logistic regression, by its accuracy, where there are scores per value; ridge regression, by its
-R2, where there are ranges. A value with fewer than five samples takes no part in it. On digits
-turned by an angle, the probe read the class from 70 % (L1) and 29 % (RnC) of the samples, and ten
-nearest neighbours from 49 % and 13 %, so that it is the stricter test of the two.
+A subgroup column is scored per value or range: see `rnc.evaluation.groups`, which also explains
+"readable".
 """
 
 import csv
 import math
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, RidgeCV  # type: ignore[import-untyped]
-from sklearn.model_selection import (  # type: ignore[import-untyped]
-    KFold,
-    StratifiedKFold,
-    cross_val_predict,
-)
-from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
+from rnc.config import FitConfig
 from rnc.data.errors import DataError, some
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
+from rnc.evaluation.groups import Groups, groups_of, readable
+from rnc.evaluation.thumbnails import thumbnails
 from rnc.files import write_json, write_tensors, write_text
-from rnc.metrics import SHOTS, Columns, Values, as_columns, ordinality, r2, regression_scores
+from rnc.metrics import SHOTS, Columns, Values, as_columns, ordinality, regression_scores
 from rnc.model import Regressor, input_shape_of
 from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 
 MOST_POINTS = 2000
-MOST_VALUES = 50
+SUFFIX = "_subgroup"
+"""Of a subgroup column in predictions.csv that has the name of another column."""
 
-_RANGES = 5
-_FOLDS = 5
 _CHUNK = 1024  # samples in memory at a time: those of a large table are mapped from disk
 
 
@@ -67,6 +56,8 @@ class Evaluation:
     """(k, d), of up to 2,000 samples."""
     rows: NDArray[np.int64]
     """(k,) which rows of predictions these are, ascending."""
+    thumbnails: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Small pictures of these k samples, by kind: see `rnc.evaluation.thumbnails`."""
 
 
 def evaluate(
@@ -111,7 +102,7 @@ def evaluate(
     likeness = resolve_similarity(similarity)
     samples = _samples(model, table, split)
     features, prediction = _predict(model, table.x, samples)
-    truth, rows = table.y[samples], _draw(len(samples), seed)
+    truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
     train = _train_targets(table, train_targets)
     scores: dict[str, Any] = {
         split: {
@@ -124,16 +115,32 @@ def evaluate(
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names)
     scores |= {"subgroups": {}, "readable": {}}
     for name, values in table.subgroup.items():
-        groups = _groups(values, samples)
+        groups = groups_of(values, samples)
         if groups is not None:
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
-            readable = _readable(features[rows], groups.at(rows), seed)
-            scores["readable"] |= {} if readable is None else {name: readable}
-    return Evaluation(scores, _frame(table, samples, prediction), features[rows], rows)
+            found = readable(features[rows], groups.at(rows), seed)
+            scores["readable"] |= {} if found is None else {name: found.score}
+    frame, pictures = _frame(table, samples, prediction), thumbnails(table.x, samples[rows])
+    return Evaluation(scores, frame, features[rows], rows, pictures)
+
+
+def evaluate_run(
+    model: Regressor, table: Table, config: FitConfig, train_targets: Values | None = None
+) -> Evaluation:
+    """Evaluate a model by the distances and similarities that it was trained with."""
+    return evaluate(
+        model,
+        table,
+        angles=config.label_distance == "angular",
+        train_targets=train_targets,
+        label_distance=config.label_distance,
+        similarity=config.similarity,
+        period=config.period,
+    )
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write features.safetensors, predictions.csv and scores.json, the last one last.
+    """Write the files of an evaluation, scores.json last.
 
     Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
     "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
@@ -144,6 +151,10 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
         "rows": torch.from_numpy(evaluation.rows),
     }
     write_tensors(folder / "features.safetensors", tensors)
+    if evaluation.thumbnails:
+        pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
+        pictures["rows"] = tensors["rows"]
+        write_tensors(folder / "thumbnails.safetensors", pictures)
     # Without quotes, Python's csv would let a lone carriage return break a row.
     text = evaluation.predictions.to_csv(
         index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
@@ -167,11 +178,11 @@ def _predict(
     return features, prediction
 
 
-def _draw(n: int, seed: int) -> NDArray[np.int64]:
-    """Which samples' features are kept."""
-    if n <= MOST_POINTS:
+def draw(n: int, most: int, seed: int = 0) -> NDArray[np.int64]:
+    """Which of n samples are kept where at most some can be, ascending."""
+    if n <= most:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:MOST_POINTS])
+    return np.sort(np.random.default_rng(seed).permutation(n)[:most])
 
 
 def _frame(table: Table, samples: NDArray[np.int64], prediction: Columns) -> pd.DataFrame:
@@ -181,7 +192,7 @@ def _frame(table: Table, samples: NDArray[np.int64], prediction: Columns) -> pd.
         columns[_predicted(target)] = prediction[:, i]
     for name, values in table.subgroup.items():
         while name in columns:
-            name += "_subgroup"
+            name += SUFFIX
         columns[name] = values[samples]
     return pd.DataFrame(columns)
 
@@ -232,51 +243,8 @@ def _train_targets(table: Table, given: Values | None) -> Columns | None:
 # --------------------------------------------------------------------------------- subgroups
 
 
-class _Groups(NamedTuple):
-    """A subgroup column of the evaluated samples."""
-
-    values: NDArray[Any]
-    codes: NDArray[np.int64]
-    """Which of the names each sample has: (n,)."""
-    names: list[str]
-    ranges: bool
-    """Whether the names are ranges of numbers, not single values."""
-
-    def at(self, rows: NDArray[np.int64]) -> "_Groups":
-        return self._replace(values=self.values[rows], codes=self.codes[rows])
-
-
-def _groups(values: NDArray[Any], samples: NDArray[np.int64]) -> _Groups | None:
-    """Groups by the values of all splits, so that those of val and test are the same."""
-    if values.dtype.kind not in "biuf":
-        values = values.astype(str)
-    distinct, codes = np.unique(values, return_inverse=True)
-    if len(distinct) <= MOST_VALUES:
-        names = [str(value) for value in distinct.tolist()]
-        return _Groups(values[samples], codes[samples], names, ranges=False)
-    if values.dtype.kind == "U":
-        return None
-    known = np.isfinite(values)
-    edges = np.unique(np.quantile(values[known], np.linspace(0, 1, _RANGES + 1)))
-    codes = np.searchsorted(edges[1:-1], values, side="right")
-    texts = _texts(edges)
-    names = [f"{low} to {high}" for low, high in pairwise(texts)]
-    codes[~known] = len(names)
-    return _Groups(values[samples], codes[samples], [*names, "missing"], ranges=True)
-
-
-def _texts(edges: NDArray[Any]) -> list[str]:
-    """Numbers as short as they stay different."""
-    texts: list[str] = []
-    for digits in range(6, 18):
-        texts = [f"{edge:.{digits}g}" for edge in edges]
-        if len(set(texts)) == len(edges):
-            break
-    return texts
-
-
 def _per_group(
-    prediction: Columns, truth: Columns, train: Columns | None, groups: _Groups, angles: bool
+    prediction: Columns, truth: Columns, train: Columns | None, groups: Groups, angles: bool
 ) -> dict[str, dict[str, float]]:
     scores: dict[str, dict[str, float]] = {}
     for code, name in enumerate(groups.names):
@@ -285,34 +253,6 @@ def _per_group(
             of_group = _scores(prediction[rows], truth[rows], train, angles=angles)
             scores[name] = {"n": len(rows), **_without_shots(of_group)}
     return scores
-
-
-def _readable(features: NDArray[np.float32], groups: _Groups, seed: int) -> float | None:
-    """How well a linear probe reads a column from features (k, d); None if that has no meaning."""
-    if groups.ranges:
-        kept = np.isfinite(groups.values)
-        goal = groups.values[kept].astype(np.float64)
-        enough = len(goal) >= 2 * _FOLDS and goal.min() < goal.max()
-        folds, probe = KFold(_FOLDS, shuffle=True, random_state=seed), _ridge()
-    else:
-        goal, counts = groups.codes, np.bincount(groups.codes)
-        kept = counts[goal] >= _FOLDS
-        goal = goal[kept]
-        enough = len(np.unique(goal)) > 1
-        folds, probe = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed), _logistic()
-    if not enough:
-        return None
-    guess = cross_val_predict(probe, features[kept].astype(np.float64), goal, cv=folds)
-    return r2(guess, goal) if groups.ranges else float((guess == goal).mean())
-
-
-def _ridge() -> Any:
-    return make_pipeline(StandardScaler(), RidgeCV(alphas=np.logspace(-2, 6, 9)))
-
-
-def _logistic() -> Any:
-    # The coarse tolerance changed the accuracy by 0.05 at most, and made it 3 to 9 times as fast.
-    return make_pipeline(StandardScaler(), LogisticRegression(tol=1e-2, max_iter=1000))
 
 
 # ------------------------------------------------------------------------------------ checks

@@ -1,5 +1,5 @@
-"""One page that shows what runs have learned: `write_report`."""
+"""What runs have learned: `write_report` as a page, `write_figures` for papers."""
 
-from rnc.report.report import write_report
+from rnc.report.report import write_figures, write_report
 
-__all__ = ["write_report"]
+__all__ = ["write_figures", "write_report"]

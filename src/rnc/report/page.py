@@ -2,7 +2,7 @@
 
 Every text is escaped where it enters: `table` does so for its cells, `escape` for the rest,
 `as_json` keeps it inside its script. Should one slip through, the policy of the page still runs no
-script but the page's own two, and loads nothing.
+script but the page's own, and loads nothing.
 """
 
 import base64
@@ -10,15 +10,15 @@ import hashlib
 import html
 import json
 import math
-import re
 from collections.abc import Collection, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+from rnc.report.figures import Figure
+from rnc.report.intervals import Interval
 
-from rnc.report.plots import Figure
+SCRIPTS = ("frame.js", "charts.js", "points.js")
 
 
 def escape(text: object) -> str:
@@ -33,22 +33,35 @@ def escape(text: object) -> str:
 def number(value: object) -> str:
     """A number with four digits, a count with all of its own; a dash for everything else.
 
-    >>> number(12.3), number(20000), number(None), number(float("nan"))
-    ('12.30', '20,000', '-', '-')
+    >>> number(12.3), number(20000), number(None), number(float("nan")), number(123456.7)
+    ('12.30', '20,000', '-', '-', '123,457')
     """
     if isinstance(value, int):
         return f"{value:,}"
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:#.4g}".rstrip(".")
-    return "-"
+    return _digits(value, 4) if isinstance(value, float) and math.isfinite(value) else "-"
+
+
+def _digits(value: float, digits: int) -> str:
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:#.{digits}g}".rstrip(".")
+
+
+def between(interval: Interval | None) -> str:
+    """An interval with three digits; nothing where there is none.
+
+    >>> between(Interval(2.31, 2.5678))
+    '2.31 to 2.57'
+    """
+    return "" if interval is None else f"{_digits(interval.low, 3)} to {_digits(interval.high, 3)}"
 
 
 def section(title: str, about: str, content: str) -> str:
     """A section of the page; nothing where it has no content. The content is HTML, about is not."""
     if not content:
         return ""
+    name = title.lower().replace(" ", "-")
     return (
-        f'<section><h2>{escape(title)}</h2><p class="about">{escape(about)}</p>{content}</section>'
+        f'<section id="{escape(name)}"><h2>{escape(title)}</h2>'
+        f'<p class="about">{escape(about)}</p>{content}</section>'
     )
 
 
@@ -77,43 +90,66 @@ def table(
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{data}</tr>')
     titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     return (
-        f'<div class="wide" tabindex="0"><table class="{kind}" style="--columns: {len(head)}">'
+        f'<div class="wide" tabindex="0" role="region" aria-label="{escape(head[0])} table">'
+        f'<table class="{kind}" style="--columns: {len(head)}">'
         f"<thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
 
 
-def slot(figures: list[Figure], figure: Figure, caption: str) -> str:
-    """A place for a figure, which joins those that the page draws."""
-    figures.append(figure)
-    height = int(figure["layout"]["height"])
+def folded(title: str, content: str) -> str:
+    """Content that a click unfolds; on paper it is open."""
+    return f"<details><summary>{escape(title)}</summary>{content}</details>" if content else ""
+
+
+def slot(figures: list[Figure], figure: Figure, caption: str, *, note: str = "", file: str) -> str:
+    """A place for a figure, which joins those that the page draws.
+
+    Args:
+        figures: where it joins.
+        figure: from figures.py.
+        caption: its title.
+        note: a sentence below the title.
+        file: what its file is called in a folder of figures, without an ending.
+    """
+    figures.append(figure | {"title": caption, "file": file})
+    about = f'<p class="small">{escape(note)}</p>' if note else ""
     return (
-        f'<figure class="card"><figcaption>{escape(caption)}</figcaption>'
-        f'<div class="plot" id="figure-{len(figures) - 1}" style="height: {height}px"></div>'
-        "</figure>"
+        f'<figure class="card {figure["kind"]}"><figcaption>{escape(caption)}</figcaption>{about}'
+        f'<div class="plot" data-figure="{len(figures) - 1}"></div></figure>'
     )
 
 
-def grid(slots: Sequence[str]) -> str:
+def grid(slots: Sequence[str], kind: str = "") -> str:
     """Figures side by side, as many as the screen is wide; nothing if there are none."""
-    return f'<div class="grid">{"".join(slots)}</div>' if slots else ""
+    return f'<div class="grid {kind}">{"".join(slots)}</div>' if slots else ""
 
 
-def fill(title: str, subtitle: str, body: str, figures: Sequence[Figure]) -> str:
-    """The whole page. The body is HTML, the titles are not."""
-    template = files("rnc.report").joinpath("template.html").read_text(encoding="utf-8")
-    plotly: str = get_plotlyjs()
-    # The page's two scripts; the figures are data, not a script.
-    own = [
-        text.replace("$plotly", plotly)
-        for text in re.findall(r"(?s)<script>(.*?)</script>", template)
-    ]
-    return Template(template).substitute(
-        policy=_policy(own),
+def fill(
+    title: str, subtitle: str, body: str, data: Any, sheets: Sequence[str], *, layout: str
+) -> str:
+    """The whole page.
+
+    Args:
+        title: text.
+        subtitle: text.
+        body: HTML.
+        data: what the scripts draw, of JSON types.
+        layout: "single" or "several" runs, for the style sheet.
+        sheets: data URIs of pictures, which become the backgrounds of .sheet-0, .sheet-1 and so on.
+    """
+    script = "\n".join(_own(name) for name in SCRIPTS)
+    pictures = "".join(
+        f'.sheet-{i} {{ background-image: url("{uri}"); }}\n' for i, uri in enumerate(sheets)
+    )
+    return Template(_own("template.html")).substitute(
+        policy=_policy(script),
         title=escape(title),
         subtitle=escape(subtitle),
+        layout=escape(layout),
+        style=_own("style.css") + pictures,
         body=body,
-        plotly=plotly,
-        figures=as_json(figures),
+        data=as_json(data),
+        script=script,
     )
 
 
@@ -129,10 +165,14 @@ def as_json(content: Any) -> str:
     return text
 
 
-def _policy(scripts: Sequence[str]) -> str:
-    """Content security policy: these scripts, inline styles and pictures, and no network."""
-    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    sources = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+def _own(name: str) -> str:
+    return files("rnc.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """Content security policy: this script, inline styles and pictures, and no network."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; img-src data: blob:"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )

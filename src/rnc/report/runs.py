@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,19 +14,36 @@ from safetensors import SafetensorError
 
 from rnc.files import read_tensors
 from rnc.model import read_config
+from rnc.report.analyses import read_analyses
+from rnc.report.thumbnails import Thumbnails, read_thumbnails
 
-MAX_POINTS = 2000
+Array = NDArray[np.float64]
+
+MAX_POINTS = 4000
 """Points of a figure, per run; more make the page large and slow, and are not told apart."""
 
 
-class Samples(NamedTuple):
-    """Test samples whose features are kept."""
+class Features(NamedTuple):
+    """Features of test samples."""
 
-    features: NDArray[np.float64]
+    values: Array
     """(k, d)"""
-    names: list[str]
-    columns: dict[str, NDArray[Any]]
-    """Values (k,): targets as numbers, then the other columns as text."""
+    rows: NDArray[np.int64]
+    """(k,) places in predictions.csv."""
+
+
+class Key(NamedTuple):
+    """A column that colours points."""
+
+    kind: str
+    """target, prediction, error or column"""
+    name: str
+
+    @property
+    def title(self) -> str:
+        """How the page calls it."""
+        words = {"prediction": f"{self.name}, predicted", "error": "absolute error"}
+        return words.get(self.kind, self.name)
 
 
 @dataclass
@@ -38,7 +56,11 @@ class Run:
     history: pd.DataFrame | None = None
     scores: dict[str, Any] = field(default_factory=dict)
     predictions: pd.DataFrame | None = None
-    samples: Samples | None = None
+    features: Features | None = None
+    thumbnails: Thumbnails | None = None
+    train: Array | None = None
+    """Targets (m, t) of the training samples."""
+    analyses: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     """A sentence for each file that is not there or cannot be read."""
 
@@ -52,6 +74,47 @@ class Run:
         """Time that all epochs took."""
         return None if self.history is None else float(self.history["seconds"].sum())
 
+    @cached_property
+    def true(self) -> Array:
+        """True values (n, t) of the predictions; none without predictions."""
+        return self._numbers(self.targets)
+
+    @cached_property
+    def predicted(self) -> Array:
+        """Predicted values (n, t)."""
+        return self._numbers([f"{target}_predicted" for target in self.targets])
+
+    @cached_property
+    def errors(self) -> Array:
+        """Absolute error (n,), the mean over the targets; NaN where it is not known."""
+        errors: Array = np.abs(self.predicted - self.true).mean(axis=1)
+        return np.where(np.isfinite(errors), errors, np.nan)
+
+    def subgroup_columns(self) -> list[str]:
+        """Columns of predictions.csv besides the name and the targets."""
+        if self.predictions is None:
+            return []
+        own = {"name", *self.targets, *(f"{target}_predicted" for target in self.targets)}
+        return [name for name in self.predictions if name not in own]
+
+    def columns(self) -> dict[Key, NDArray[Any]]:
+        """Everything that can colour points: numbers (n,), or texts (n,)."""
+        if self.predictions is None:
+            return {}
+        columns: dict[Key, NDArray[Any]] = {}
+        for j, target in enumerate(self.targets):
+            columns[Key("target", target)] = self.true[:, j]
+            columns[Key("prediction", target)] = self.predicted[:, j]
+        columns[Key("error", "")] = self.errors
+        for name in self.subgroup_columns():
+            columns[Key("column", name)] = self.predictions[name].to_numpy(np.str_)
+        return columns
+
+    def _numbers(self, names: Sequence[str]) -> Array:
+        if self.predictions is None:
+            return np.empty((0, len(names)))
+        return np.asarray(self.predictions[list(names)].to_numpy(np.float64))
+
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """The runs in these folders, each folder once; where two share a name, their folders tell."""
@@ -64,11 +127,11 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def thin(n: int) -> NDArray[np.int64]:
-    """Positions of at most MAX_POINTS of n, always the same ones."""
-    if n <= MAX_POINTS:
+def thin(n: int, most: int = MAX_POINTS) -> NDArray[np.int64]:
+    """Positions of at most so many of n, always the same ones."""
+    if n <= most:
         return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, MAX_POINTS, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 def _read_run(folder: Path) -> Run:
@@ -81,13 +144,27 @@ def _read_run(folder: Path) -> Run:
     for file, (read, loses) in _PARTS.items():
         path = folder / file
         if not path.exists():
-            run.missing.append(f"{file} is missing: {loses}.")
+            if file not in _OPTIONAL:
+                run.missing.append(f"{file} is missing: {loses}.")
             continue
         try:
             read(path, run)
         except (ValueError, KeyError, OSError, SafetensorError) as error:
             run.missing.append(f"{file} cannot be used: {loses}. Reason: {error}")
+    run.analyses, notes = read_analyses(folder / "analyses")
+    _drop_foreign_map(run, notes)
+    run.missing += notes
     return run
+
+
+def _drop_foreign_map(run: Run, notes: list[str]) -> None:
+    places = run.analyses.get("map")
+    if places is None:
+        return
+    n = len(run.true)
+    if len(places.rows) < 2 or not 0 <= places.rows.min() <= places.rows.max() < n:
+        del run.analyses["map"]
+        notes.append(f"analyses/map.json cannot be used: its rows are not among the {n}.")
 
 
 def _read_history(path: Path, run: Run) -> None:
@@ -126,24 +203,33 @@ def _read_features(path: Path, run: Run) -> None:
             f"rows {rows.min()} to {rows.max()} are not all among the {len(run.predictions)} "
             "of predictions.csv."
         )
-    usable = np.isfinite(features).all(axis=1)
-    usable &= np.isfinite(run.predictions[run.targets[0]].to_numpy()[rows])
+    usable = np.isfinite(features).all(axis=1) & np.isfinite(run.true[rows, 0])
     if usable.sum() < 2:
         raise ValueError(f"needed two samples with finite features; got {usable.sum()}.")
     kept = np.flatnonzero(usable)[thin(int(usable.sum()))]
-    table = run.predictions.iloc[rows[kept]]
-    predicted = {f"{target}_predicted" for target in run.targets}
-    others = [name for name in table if name not in {"name", *run.targets, *predicted}]
-    columns = {name: table[name].to_numpy(np.float64) for name in run.targets}
-    columns |= {name: table[name].to_numpy(np.str_) for name in others}
-    run.samples = Samples(features[kept], table["name"].tolist(), columns)
+    run.features = Features(features[kept], rows[kept])
 
 
+def _read_thumbnails(path: Path, run: Run) -> None:
+    run.thumbnails = read_thumbnails(path, len(run.true))
+
+
+def _read_train(path: Path, run: Run) -> None:
+    tensors, _ = read_tensors(path)
+    targets = tensors["targets"].double().numpy()
+    if targets.ndim != 2 or targets.shape[1] != len(run.targets) or not np.isfinite(targets).all():
+        raise ValueError(f"needed finite targets (m, {len(run.targets)}); got {targets.shape}.")
+    run.train = targets if len(targets) else None
+
+
+_OPTIONAL = {"thumbnails.safetensors", "train_targets.safetensors"}
 _PARTS: dict[str, tuple[Callable[[Path, Run], None], str]] = {
     "history.csv": (_read_history, "no training curves and no time"),
     "scores.json": (_read_scores, "no scores"),
     "predictions.csv": (_read_predictions, "no predicted against true values"),
     "features.safetensors": (_read_features, "no map and no similarities of the features"),
+    "train_targets.safetensors": (_read_train, "no density of the training labels"),
+    "thumbnails.safetensors": (_read_thumbnails, "no pictures of the samples"),
 }
 
 

@@ -1,0 +1,270 @@
+"""Figures of a report: pure functions from arrays to a description of JSON types.
+
+charts.js and points.js draw a description in the page, paper.py draws the same one for print. A
+kind of figure is one function here, one in each of the two, and one line in their tables.
+
+curves   panels of lines above one another, over a shared x
+rows     bars with intervals, one row each, in groups
+heat     a square matrix
+scatter  predicted against true values
+map      features in two dimensions, coloured by a column that the reader chooses
+
+Text in a description is plain text: whoever draws it must not read markup in it. A colour is the
+number of a run, or "soft" for what stands in the background.
+"""
+
+import base64
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnc.report.analyses import Bins, Group, Similarity
+from rnc.report.features import in_order, limits_of
+
+Figure = dict[str, Any]
+Array = NDArray[np.float64]
+
+MAX_BARS = 20
+"""Values of a column that get a bar."""
+
+# Okabe and Ito's colours that stand out on white and on black, one for each run.
+RUN_COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7")
+# Paul Tol's muted colours, the darkest one lightened for dark pages; grey is for the rest.
+CATEGORY_COLORS = (
+    *("#cc6677", "#5a4fcf", "#ddcc77", "#117733", "#88ccee"),
+    *("#882255", "#44aa99", "#999933", "#aa4499", "#999999"),
+)
+# viridis at equal steps: even to the eye, and in the same order for the colour-blind.
+NUMBER_COLORS = (
+    *("#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c"),
+    *("#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"),
+)
+
+
+def short(text: object, limit: int = 40) -> str:
+    """Text with its middle cut out if it is long.
+
+    >>> short("a long file name.png", limit=11)
+    'a lon…e.png'
+    """
+    letters = str(text)
+    if len(letters) > limit:
+        half = limit // 2
+        letters = f"{letters[:half]}…{letters[half - limit + 1 :]}"
+    return letters
+
+
+def file_name(*words: str) -> str:
+    """A file name from any words.
+
+    >>> file_name("map", "RnC(L1)", "../x")
+    'map-rnc-l1-x'
+    """
+    letters = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower())
+    return letters.strip("-")[:80]
+
+
+def rounded(values: NDArray[Any]) -> list[float | None]:
+    """Numbers to a thousandth or less of their range; what is not finite becomes None.
+
+    >>> rounded(np.array([0.0, 12.34567, 60.0, np.nan]))
+    [0.0, 12.35, 60.0, None]
+    """
+    finite = values[np.isfinite(values)]
+    span = float(np.ptp(finite)) if len(finite) else 0.0
+    span = span or float(np.abs(finite).max(initial=0.0)) or 1.0
+    near = np.round(values.astype(np.float64), 3 - math.floor(math.log10(span)))
+    return [float(value) if math.isfinite(value) else None for value in near]
+
+
+# --------------------------------------------------------------------------------------- curves
+
+
+def line(
+    x: NDArray[Any], y: Array, name: str, *, color: int | str, dash: int = 0, dots: bool = False
+) -> Figure:
+    """A line through points (n,); where y is not finite, there is no point."""
+    kept = np.isfinite(y)
+    return {
+        "mark": "line",
+        "name": short(name),
+        "x": rounded(x[kept].astype(np.float64)),
+        "y": rounded(y[kept]),
+        "color": color,
+        "dash": dash,
+        "dots": dots or int(kept.sum()) < 3,
+    }
+
+
+def curves(
+    x_title: str, panels: Sequence[Figure], *, whole: bool = False, ticks: Figure | None = None
+) -> Figure:
+    """Panels that share their x axis.
+
+    Args:
+        x_title: of the axis.
+        panels: {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
+        whole: x has whole numbers only.
+        ticks: {"at", "text"}; by default round numbers.
+    """
+    marks = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
+    legend = {(mark["name"], mark["color"], mark["dash"]): None for mark in marks}
+    return {
+        "kind": "curves",
+        "x": {"title": x_title, "whole": whole, "ticks": ticks},
+        "panels": list(panels),
+        "legend": [{"name": n, "color": c, "dash": d} for n, c, d in legend]
+        if len(legend) > 1
+        else [],
+    }
+
+
+def training_figure(stages: Sequence[str], panels: Mapping[str, Array], *, color: int) -> Figure:
+    """Curves over the epochs of all stages, one panel below the other, a dash per stage.
+
+    Args:
+        stages: name of the stage of each epoch (n,).
+        panels: values (n,) by the title of the panel; a panel without a value is left out.
+        color: of the run.
+    """
+    names = list(dict.fromkeys(stages))
+    of_stage, epochs = np.array(stages), np.arange(1, len(stages) + 1)
+    drawn = []
+    for title, values in panels.items():
+        marks = [
+            line(epochs[here], values[here], stage, color=color, dash=number)
+            for number, stage in enumerate(names)
+            if np.isfinite(values[here := of_stage == stage]).any()
+        ]
+        if marks:
+            drawn.append({"title": title, "marks": marks, "zero": title.startswith("gap")})
+    epoch = "epoch, all stages" if len(names) > 1 else "epoch"
+    return curves(epoch, drawn, whole=True)
+
+
+def bins_figure(target: str, runs: Sequence[tuple[str, int, Bins]]) -> Figure:
+    """Error by the value of a target, with the number of samples below it.
+
+    Args:
+        target: its name.
+        runs: name, colour and bins of each run.
+    """
+    above = []
+    for name, color, bins in runs:
+        centres = (bins.edges[:-1] + bins.edges[1:]) / 2
+        known = np.isfinite(bins.low) & np.isfinite(bins.high)
+        if known.any():
+            band = {"mark": "band", "color": color, "x": rounded(centres[known])}
+            band |= {"low": rounded(bins.low[known]), "high": rounded(bins.high[known])}
+            above.append(band)
+        above.append(line(centres, bins.mae, name, color=color, dots=True))
+    # Runs on the same data have the same counts: the first one's stand for all.
+    bins = runs[0][2]
+    counts, what = (bins.n, "test") if bins.n_train is None else (bins.n_train, "training")
+    steps = {"mark": "steps", "edges": rounded(bins.edges), "y": rounded(counts), "color": "soft"}
+    panels = [
+        {"title": "MAE", "marks": above, "zero": True},
+        {"title": f"{what} samples", "marks": [steps], "zero": True, "height": 0.45},
+    ]
+    return curves(short(target), panels)
+
+
+# ----------------------------------------------------------------------------------------- rows
+
+
+def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, Group]]]) -> Figure:
+    """Bars with intervals: for each group, (name, colour, values) of every bar."""
+    legend: dict[tuple[str, int], None] = {}
+    drawn = []
+    for title, bars in groups.items():
+        shown = []
+        for name, color, group in bars:
+            legend[short(name), color] = None
+            ends = [None if end is None else rounded(np.array([end]))[0] for end in group[3:]]
+            value = rounded(np.array([group.mae]))[0]
+            bar = {"name": short(name), "color": color, "value": value, "n": group.n}
+            shown.append(bar | {"low": ends[0], "high": ends[1]})
+        drawn.append({"name": short(title, 60), "bars": shown})
+    names = [{"name": name, "color": color, "dash": 0} for name, color in legend]
+    return {
+        "kind": "rows",
+        "axis": axis,
+        "groups": drawn,
+        "legend": names if len(names) > 1 else [],
+    }
+
+
+def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[Group]]]) -> Figure:
+    """Mean absolute error for each value of a column, a bar per run.
+
+    Values are ordered as numbers where they are numbers; of more than 20, those with most samples
+    are shown.
+
+    Args:
+        runs: name, colour and groups of each run.
+    """
+    sizes: dict[str, int] = {}
+    for _, _, groups in runs:
+        for group in groups:
+            sizes[group.value] = max(group.n, sizes.get(group.value, 0))
+    largest = sorted(sizes, key=lambda value: -sizes[value])[:MAX_BARS]
+    bars = {
+        value: [
+            (name, color, group)
+            for name, color, groups in runs
+            for group in groups
+            if group.value == value
+        ]
+        for value in in_order(largest)
+    }
+    # Values that look alike when cut short stay apart: groups are a list in the end.
+    return rows("MAE", {value or "(empty)": of_value for value, of_value in bars.items()})
+
+
+# ------------------------------------------------------------------------------- points and pairs
+
+
+def scatter(true: Array, predicted: Array, *, target: str, limits: tuple[float, float]) -> Figure:
+    """Predicted against true values (n,), with the diagonal on which they agree.
+
+    Args:
+        true: (n,).
+        predicted: (n,).
+        target: name of the target.
+        limits: both axes; the same for all runs, so that they compare.
+    """
+    return {
+        "kind": "scatter",
+        "x": rounded(true),
+        "y": rounded(predicted),
+        "limits": list(limits),
+        "titles": [f"true {short(target)}", f"predicted {short(target)}"],
+    }
+
+
+def point_map(points: Array, titles: tuple[str, str]) -> Figure:
+    """Features in two dimensions (n, 2), with the titles of the axes."""
+    kind = {"kind": "map", "titles": list(titles)}
+    return kind | {"x": rounded(points[:, 0]), "y": rounded(points[:, 1])}
+
+
+def heat(pairs: Similarity, *, name: str) -> Figure:
+    """A similarity matrix; name says which similarity it is."""
+    low, high = limits_of(pairs.matrix)
+    span = (high - low) or 1.0
+    low, high = low + 0.0, high + 0.0  # no minus zero
+    # A byte per cell: finer steps are not seen, and the page stays small.
+    levels = ((pairs.matrix - low) / span * 255).round().clip(0, 255).astype(np.uint8)
+    return {
+        "kind": "heat",
+        "name": name,
+        "target": short(pairs.target),
+        "labels": rounded(pairs.labels),
+        "low": low,
+        "high": high,
+        "levels": base64.b64encode(levels.tobytes()).decode(),
+    }

@@ -1,0 +1,190 @@
+"""The figures of a report from arrays, their intervals, and the same figures for papers."""
+
+import base64
+import re
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from report_page import add_pictures, make_run
+from rnc.report import features, figures, paper, report, samples, write_figures
+from rnc.report.analyses import Bins, Group
+from rnc.report.intervals import mean_interval, r2_interval
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (5, 30), (2, 9), (9, 1)])
+def test_projection_is_pca_that_grows_with_the_label(shape):
+    values = np.random.default_rng(0).normal(size=shape)
+    labels = np.arange(len(values), dtype=float)
+    points, shares = features.project(values, labels)
+    centred = values - values.mean(axis=0)
+    u, s, _ = np.linalg.svd(centred, full_matrices=False)
+    k = min(2, len(s))
+    np.testing.assert_allclose(np.abs(points[:, :k]), np.abs(u * s)[:, :k], atol=1e-6)
+    np.testing.assert_allclose(shares[:k], (s**2 / (s**2).sum())[:k], atol=1e-9)
+    assert (points * (labels - labels.mean())[:, None]).sum(axis=0).min() >= -1e-6
+
+
+def test_similarities_are_minus_distances_in_the_order_of_the_labels():
+    rng = np.random.default_rng(0)
+    values, labels = rng.normal(size=(7, 3)), rng.permutation(7).astype(float)
+    pairs = features.similarity(values, labels, "age")
+    in_order = [values[labels.tolist().index(label)] for label in range(7)]
+    slow = np.array([[-np.sqrt(((a - b) ** 2).sum()) for b in in_order] for a in in_order])
+    np.testing.assert_allclose(pairs.matrix, slow, atol=1e-6)
+    figure = figures.heat(pairs, name="minus L2 distance")
+    levels = np.frombuffer(base64.b64decode(figure["levels"]), np.uint8).reshape(7, 7)
+    np.testing.assert_allclose(figure["low"], slow.min(), atol=1e-6)
+    np.testing.assert_allclose(levels / 255 * -slow.min() + slow.min(), slow, atol=0.01)
+    assert figure["labels"] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_large_similarity_matrices_are_thinned_over_the_whole_range():
+    labels = np.arange(1000.0)
+    pairs = features.similarity(labels[:, None], labels, "age")
+    assert pairs.matrix.shape == (200, 200)
+    assert (pairs.labels[0], pairs.labels[-1], pairs.matrix.min()) == (0, 999, -999)
+    again = features.thinned(
+        pairs._replace(labels=labels, matrix=-np.abs(labels - labels[:, None]))
+    )
+    np.testing.assert_allclose(again.matrix, pairs.matrix)
+
+
+def test_training_curves_are_by_stage_and_panels_without_values_are_left_out():
+    values = {"loss": [5.0, 4.0, 9.0], "gap to L*": [1.0, 0.5, np.nan], "error": [np.nan] * 3}
+    panels = {title: np.array(column) for title, column in values.items()}
+    figure = figures.training_figure(["encoder", "encoder", "head"], panels, color=3)
+    loss, gap = figure["panels"]
+    lines = [(m["name"], m["dash"], m["x"], m["y"], m["color"]) for m in loss["marks"]]
+    assert lines == [("encoder", 0, [1, 2], [5, 4], 3), ("head", 1, [3], [9], 3)]
+    assert [(m["name"], m["y"]) for m in gap["marks"]] == [("encoder", [1, 0.5])]
+    assert (loss["zero"], gap["zero"]) == (False, True)  # the gap is read against zero
+    assert [entry["name"] for entry in figure["legend"]] == ["encoder", "head"]
+
+
+def test_bars_are_those_of_the_largest_groups_in_order_with_a_colour_per_run():
+    many = [Group(str(i), 100 - i, float(i), i - 0.5, i + 0.5) for i in range(30)]
+    figure = figures.subgroup_figure([("b", 1, many), ("c", 2, [Group("2", 5, 1.5, None, None)])])
+    assert [group["name"] for group in figure["groups"]] == [str(i) for i in range(20)]
+    assert [group["bars"][0]["value"] for group in figure["groups"]] == list(range(20))
+    b, c = figure["groups"][2]["bars"]
+    assert (b["low"], b["high"], b["n"], b["color"]) == (1.5, 2.5, 98, 1)
+    assert (c["value"], c["low"], c["high"], c["color"]) == (1.5, None, None, 2)
+
+
+def test_values_that_look_alike_when_cut_short_keep_a_bar_each():
+    ends = [f"{'x' * 40}{i}{'y' * 40}" for i in range(3)]
+    figure = figures.subgroup_figure([("a", 0, [Group(e, 9, 1.0, None, None) for e in ends])])
+    assert len(figure["groups"]) == 3
+
+
+def test_error_by_value_shows_training_samples_where_they_are_known():
+    one = np.ones(2)
+    bins = Bins(np.array([0.0, 10, 20]), 3 * one, 2 * one, one, np.array([3, np.nan]), None)
+    above, below = figures.bins_figure("age", [("a", 0, bins)])["panels"]
+    assert (below["title"], below["marks"][0]["y"]) == ("test samples", [3, 3])
+    band, line = above["marks"]
+    assert (band["x"], band["low"], band["high"]) == ([5], [1], [3])
+    assert (line["x"], line["y"]) == ([5, 15], [2, 2])
+    known = bins._replace(n_train=np.array([70.0, 5.0]))
+    _, below = figures.bins_figure("age", [("a", 0, known)])["panels"]
+    assert (below["title"], below["marks"][0]["y"]) == ("training samples", [70, 5])
+
+
+# --------------------------------------------------------------------------------------- intervals
+
+
+def test_an_interval_of_the_mean_is_about_two_standard_errors_wide_on_each_side():
+    values = np.random.default_rng(0).normal(5, 3, 1000)
+    low, high = mean_interval(values)
+    error = values.std() / np.sqrt(len(values))
+    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
+    assert mean_interval(values[:1]) is None
+
+
+def test_an_interval_of_r2_holds_the_r2_of_resamples_made_slowly():
+    rng = np.random.default_rng(0)
+    true = rng.normal(50, 9, (60, 2))
+    predicted = true + rng.normal(0, 4, true.shape)
+    found = []
+    for _ in range(1000):
+        rows = rng.integers(60, size=60)
+        y, p = true[rows], predicted[rows]
+        found.append(1 - ((p - y) ** 2).sum() / ((y - y.mean(axis=0)) ** 2).sum())
+    slow = np.percentile(found, [2.5, 97.5])
+    np.testing.assert_allclose(r2_interval(true, predicted), slow, atol=0.02)
+    assert r2_interval(np.ones((5, 1)), predicted[:5, :1]) is None
+
+
+# ------------------------------------------------------------------------------------------- paper
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("paper")
+    run, _ = make_run(folder / "run", columns={"price in $": [r"$\oops{$", "<b>"] * 20})
+    add_pictures(run)
+    return {path.name: path for path in write_figures([run], folder / "figures")}
+
+
+def test_every_figure_is_written_as_png_and_svg(drawn):
+    stems = {name.rsplit(".", 1)[0] for name in drawn}
+    maps = {"age", "camera", "price-in", "age-predicted", "absolute-error"}
+    assert {f"map-run-by-{name}" for name in maps} <= stems
+    others = {"similarity-run", "predicted-run-age", "error-by-age", "subgroups-camera"}
+    assert others | {"subgroups-price-in", "training-run"} == {
+        s for s in stems if "-by-" not in s
+    } | {"error-by-age"}
+    assert set(drawn) == {f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")}
+
+
+def test_figures_fit_a_column_of_a_paper(drawn):
+    for name, path in drawn.items():
+        if name.endswith(".png"):
+            with Image.open(path) as image:
+                assert image.width == pytest.approx(3.3 * 300, abs=2)
+                assert image.info["dpi"][0] == pytest.approx(300, abs=1)
+        else:
+            width = re.search(r'<svg[^>]* width="([\d.]+)pt"', path.read_text())[1]
+            assert float(width) == pytest.approx(3.3 * 72, abs=0.5)
+
+
+def test_no_text_of_a_figure_is_smaller_than_seven_points(drawn):
+    content = report._content([drawn["training-run.svg"].parent.parent / "run"])
+    data = samples.page_data(content.shown, content.looks)
+    sizes = []
+    for figure in content.figures:
+        for _, drawing in paper._drawings(figure, data):
+            with mpl.rc_context(paper._STYLE):
+                drawing.draw_without_rendering()  # makes the numbers at the axes
+            texts = (text for text in drawing.findobj(Text) if text.get_text())
+            sizes += [text.get_fontsize() for text in texts]
+    assert len(sizes) > 150
+    assert min(sizes) >= 7
+
+
+def test_figures_hold_no_markup_from_files(drawn):
+    for name, path in drawn.items():
+        if name.endswith(".svg"):
+            assert "<b>" not in path.read_text()
+
+
+def test_the_same_run_gives_the_same_figures(drawn, tmp_path):
+    run = drawn["training-run.svg"].parent.parent / "run"
+    again = {path.name: path for path in write_figures([run], tmp_path)}
+    assert all(again[name].read_bytes() == path.read_bytes() for name, path in drawn.items())
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+    run, _ = make_run(tmp_path / "run")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "rnc.report.paper", raising=False)
+    with pytest.raises(
+        ImportError, match=r"need matplotlib: pip install 'rank-n-contrast\[figures"
+    ):
+        write_figures([run], tmp_path / "figures")
