@@ -2,6 +2,7 @@
 
     loop     the definition as n - 1 steps over (n, n) arrays, after an (n, n, d) difference
     ours     rnc_loss; on a GPU this is the fused backend
+    graph    the same held in a CUDA graph, as in training (GPU only)
     torch    rnc_loss with backend="torch"
     chunked  the same with chunk_size
     supcon   a plain supervised contrastive loss, the usual yardstick for cost
@@ -63,6 +64,7 @@ def methods(chunk_size: int) -> dict[str, Loss]:
     return {
         "loop": loop_loss,
         "ours": rnc_loss,
+        "graph": rnc_loss,
         "torch": functools.partial(rnc_loss, backend="torch"),
         "chunked": functools.partial(rnc_loss, backend="torch", chunk_size=chunk_size),
         "supcon": supcon_loss,
@@ -85,14 +87,32 @@ def step(loss: Loss, features: Tensor, targets: Tensor) -> None:
         torch.cuda.synchronize()
 
 
-def milliseconds(loss: Loss, n: int, d: int, device: str) -> float:
+def graphed_step(features: Tensor, targets: Tensor) -> Callable[[], None]:
+    """One forward and backward pass of rnc_loss as a CUDA graph, finished when it returns."""
+    loss = functools.partial(rnc_loss, validate=False)
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        step(loss, features, targets)
+    features.grad = None
+    with torch.cuda.graph(graph, stream=stream):
+        loss(features, targets).backward()
+
+    def run() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return run
+
+
+def milliseconds(name: str, loss: Loss, n: int, d: int, device: str) -> float:
     """Median over at least three passes and a second of work, after a warm-up."""
     batch = make_batch(n, d, device)
-    step(loss, *batch)
+    run = graphed_step(*batch) if name == "graph" else functools.partial(step, loss, *batch)
+    run()
     times: list[float] = []
     while len(times) < 3 or (sum(times) < 1.0 and len(times) < 200):
         start = time.perf_counter()
-        step(loss, *batch)
+        run()
         times.append(time.perf_counter() - start)
     return 1000 * statistics.median(times)
 
@@ -149,12 +169,14 @@ def main() -> None:
     print(f"{'n':>6} {'method':>8} {'ms':>10} {'MiB':>9} {'loop/this':>10} {'this/supcon':>12}")
     limits = {"loop": args.loop_up_to, "torch": args.full_up_to, "supcon": args.full_up_to}
     if args.device == "cpu":
-        limits["ours"] = args.full_up_to
+        limits |= {"ours": args.full_up_to, "graph": 0}
     rows = []
     for n in args.sizes:
         names = [name for name in args.methods if n <= limits.get(name, n)]
         all_methods = methods(args.chunk_size)
-        ms = {name: milliseconds(all_methods[name], n, args.dim, args.device) for name in names}
+        ms = {
+            name: milliseconds(name, all_methods[name], n, args.dim, args.device) for name in names
+        }
         for name in names:
             mib = peak_mib(name, n, args.dim, args.device, args.chunk_size)
             speedup = ms["loop"] / ms[name] if "loop" in ms else None

@@ -54,6 +54,10 @@ OTHER: dict[str, Any] = {
     "seed": 7,
     "device": "cpu",
     "precision": "bf16",
+    "compile": "off",
+    "cuda_graphs": "off",
+    "resident": "on",
+    "channels_last": False,
 }
 FIELDS = [field.name for field in dataclasses.fields(FitConfig)]
 

@@ -40,6 +40,7 @@ def test_equals_the_cpu(options: dict[str, Any], n: int, spread: float) -> None:
     assert error <= 1e-5 * torch.linalg.norm(exact_grad) + 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_does_not_wait_for_the_device_unless_it_validates() -> None:
     features = torch.randn(64, 2, 32, device="cuda", requires_grad=True)
     targets = torch.randn(64, device="cuda")

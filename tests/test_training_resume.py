@@ -197,7 +197,8 @@ def batches_of(epoch: int = 1, stage: str = "encoder", **options: Any) -> list[B
     model = build_regressor(table, quick(), unnormalised())
     views, size, drop = (options.pop(k, v) for k, v in (("views", 2), ("size", 8), ("drop", False)))
     served = Batches(table, model, device=torch.device("cpu"), **options)
-    return list(served.epoch(stage, epoch, batch_size=size, views=views, drop_last=drop))
+    picked = served.epoch(stage, epoch, batch_size=size, views=views, drop_last=drop)
+    return [served.make(one) for one in picked]
 
 
 def equal(a: list[Batch], b: list[Batch]) -> bool:

@@ -16,6 +16,7 @@ Solver = Literal["sgd", "exact"]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "32", "bf16", "16"]
 Preset = Literal["paper", "quick"]
+Switch = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ class FitConfig:
     seed: Annotated[int, "of weights, order and augmentation"] = 0
     device: Annotated[Device, "auto takes a GPU if there is one"] = "auto"
     precision: Annotated[Precision, "auto: bf16 on a GPU, 32 on a CPU"] = "auto"
+    compile: Annotated[Switch, "torch.compile; auto: on a GPU, where training is long enough"] = (
+        "auto"
+    )
+    cuda_graphs: Annotated[Switch, "replay a step as one CUDA graph; auto: where possible"] = "auto"
+    resident: Annotated[Switch, "keep the samples on the GPU; auto: if they fit"] = "auto"
+    channels_last: Annotated[bool, "memory order of images on a GPU"] = True
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
@@ -132,7 +139,13 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "device": get_args(Device),
     "precision": get_args(Precision),
     "preset": get_args(Preset),
+    "compile": get_args(Switch),
+    "cuda_graphs": get_args(Switch),
+    "resident": get_args(Switch),
 }
+
+SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
+"""Fields that change how fast a run is and how it rounds: a resumed run may change them."""
 
 
 def _default(value: Any, otherwise: Any) -> Any:

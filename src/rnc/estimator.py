@@ -36,6 +36,7 @@ from rnc.config import (
     Preset,
     Scheme,
     Solver,
+    Switch,
 )
 from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
@@ -124,6 +125,10 @@ class RnCRegressor(
         grayscale: bool = True,
         device: Device = "auto",
         precision: Precision = "auto",
+        compile: Switch = "auto",
+        cuda_graphs: Switch = "auto",
+        resident: Switch = "auto",
+        channels_last: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         validation_fraction: float = 0.1,
         verbose: int = 0,
@@ -162,6 +167,10 @@ class RnCRegressor(
         self.grayscale = grayscale
         self.device = device
         self.precision = precision
+        self.compile = compile
+        self.cuda_graphs = cuda_graphs
+        self.resident = resident
+        self.channels_last = channels_last
         self.random_state = random_state
         self.validation_fraction = validation_fraction
         self.verbose = verbose

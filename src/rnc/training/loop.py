@@ -1,10 +1,12 @@
 """The training loop: the only one, and the only place that knows Lightning Fabric.
 
 `run_stage` is a generator of one Record per epoch. After every epoch it writes a checkpoint that a
-later call continues from; on a CPU the continued run ends with the same bits.
+later call continues from, or less often where writing would take over a tenth of the time; on a
+CPU the continued run ends with the same bits.
 """
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +21,19 @@ from torch import Tensor, nn
 from rnc.config import FitConfig, Optimizer
 from rnc.files import read_tensors, write_tensors
 from rnc.model import Regressor
-from rnc.training.batches import Batches, seed_of
-from rnc.training.optim import learning_rate, make_optimizer, pack_state, unpack_state
+from rnc.training.batches import Batches, Picked, seed_of
+from rnc.training.graphs import GraphedStep
+from rnc.training.optim import (
+    learning_rate,
+    make_optimizer,
+    pack_state,
+    set_rate,
+    unpack_state,
+)
 from rnc.training.steps import Step, check_finite
 
+CHEAP = 0.05
+"""Seconds that writing a checkpoint may take after every epoch, however short."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
@@ -77,8 +88,6 @@ def make_fabric(config: FitConfig) -> Fabric:
     precision = config.precision
     if precision == "auto":
         precision = "bf16" if accelerator == "cuda" else "32"
-    if accelerator == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32: augmentation and encoder, not the loss
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
     for chatter in ("lightning.fabric", "lightning.pytorch"):  # "Using bfloat16 ..."
@@ -102,6 +111,8 @@ def run_stage(
     *,
     validate: Callable[[], float] | None = None,
     checkpoint: Path | None = None,
+    compiled: bool = False,
+    graphed: bool = False,
 ) -> Iterator[Record]:
     """Train a part of the model in place; with `validate`, end with its best weights.
 
@@ -112,23 +123,26 @@ def run_stage(
         batches: the training samples.
         validate: the error on the validation split, lower is better; None keeps the last weights.
         checkpoint: file to continue from if it holds this stage, and to write after every epoch.
+        compiled: compile the model, for batches of the full size.
+        graphed: replay steps of the full size as a CUDA graph.
     """
     trained = _select(model, stage.part)
-    optimizer = make_optimizer(stage.optimizer, trained, stage.lr, stage.weight_decay)
+    optimizer = make_optimizer(
+        stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed
+    )
     progress = _Progress(model, optimizer)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = progress.restore(checkpoint, stage.name)
         yield from records
-    wrapped, fabric_optimizer = fabric.setup(model, optimizer)
+    epoch_of = _Epoch(fabric, model, optimizer, stage, batches, compiled, graphed)
     for epoch in range(len(records) + 1, stage.epochs + 1):
         started = time.perf_counter()
         lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        set_rate(optimizer, lr)
         torch.manual_seed(seed_of(batches.seed, stage.name, epoch, fabric.global_rank))
         _set_mode(model, stage.part)
-        loss, gap = _run_epoch(fabric, wrapped, fabric_optimizer, stage, batches, epoch)
+        loss, gap = epoch_of(epoch)
         check_finite(loss, stage.name, epoch)
         error = validate() if validate is not None else None
         check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
@@ -136,58 +150,82 @@ def run_stage(
         seconds = time.perf_counter() - started
         records.append(Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds))
         if checkpoint is not None and fabric.is_global_zero:
-            progress.save(checkpoint, stage.name, records)
+            progress.save(checkpoint, stage.name, records, last=epoch == stage.epochs)
         fabric.barrier()
         yield records[-1]
     progress.finish()
 
 
-def _run_epoch(
-    fabric: Fabric,
-    wrapped: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    stage: Stage,
-    batches: Batches,
-    epoch: int,
-) -> tuple[float, float | None]:
-    """Mean loss of an epoch and its mean gap to the bound; reads the device once, at the end."""
-    total = torch.zeros((), device=fabric.device, dtype=torch.float64)
-    bounds, samples = torch.zeros_like(total), 0
-    served = batches.epoch(
-        stage.name,
-        epoch,
-        batch_size=stage.batch_size,
-        views=stage.views,
-        drop_last=stage.drop_last,
-    )
-    step = 0
-    optimizer.zero_grad()
-    for step, batch in enumerate(served, 1):
-        views = batch.views.shape[1]
-        features, outputs = wrapped(batch.views.flatten(0, 1))
+class _Epoch:
+    """All steps of an epoch; the device is read once, at its end."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        model: Regressor,
+        optimizer: torch.optim.Optimizer,
+        stage: Stage,
+        batches: Batches,
+        compiled: bool,
+        graphed: bool,
+    ) -> None:
+        self.fabric, self.stage, self.batches = fabric, stage, batches
+        module: Any = torch.compile(model, dynamic=False) if compiled else model
+        self.wrapped, self.optimizer = fabric.setup(module, optimizer)
+        self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
+        self.pending = 0  # gradients added up since the last update
+        self.full_step = GraphedStep(self._step) if graphed else self._step
+
+    def __call__(self, epoch: int) -> tuple[float, float | None]:
+        """Mean loss of an epoch and its mean gap to the bound."""
+        stage, samples = self.stage, 0
+        self.totals.zero_()
+        self.optimizer.zero_grad()
+        for picked in self.batches.epoch(
+            stage.name,
+            epoch,
+            batch_size=stage.batch_size,
+            views=stage.views,
+            drop_last=stage.drop_last,
+        ):
+            samples += len(picked.rows)
+            if len(picked.rows) == stage.batch_size:
+                self.full_step(picked)
+            else:
+                with torch.compiler.set_stance("force_eager"):  # not worth compiling again
+                    self._step(picked)
+        if self.pending:  # fewer than the mean of each was taken for
+            grads = [p.grad for p in self.wrapped.parameters() if p.grad is not None]
+            torch._foreach_mul_(grads, stage.accumulate / self.pending)
+            self._update()
+        loss, bound = (self.totals / max(1, samples)).tolist()
+        return loss, None if stage.bound is None else loss - bound
+
+    def _step(self, picked: Picked) -> None:
+        """One step, without a wait for the device."""
+        stage, batch = self.stage, self.batches.make(picked)
+        views, count = batch.views.shape[1], len(batch.all_targets)
+        features, outputs = self.wrapped(batch.views.flatten(0, 1))
         loss = stage.step(
             features.unflatten(0, (-1, views)), outputs.unflatten(0, (-1, views)), batch.targets
         )
-        fabric.backward(loss / stage.accumulate)
-        if step % stage.accumulate == 0:
-            _update(fabric, wrapped, optimizer, stage.clip)
-        total += loss.detach().double() * len(batch.all_targets)
-        samples += len(batch.all_targets)
+        self.fabric.backward(loss / stage.accumulate)
+        self.pending += 1
+        if self.pending == stage.accumulate:
+            self._update()
+        self.totals[0] += loss.detach() * count
         if stage.bound is not None:
-            bounds += stage.bound(batch.all_targets, views) * len(batch.all_targets)
-    if step % stage.accumulate:
-        _update(fabric, wrapped, optimizer, stage.clip)
-    mean = float(total) / max(1, samples)
-    return mean, None if stage.bound is None else mean - float(bounds) / max(1, samples)
+            self.totals[1] += stage.bound(batch.all_targets, views) * count
 
-
-def _update(
-    fabric: Fabric, wrapped: nn.Module, optimizer: torch.optim.Optimizer, clip: float | None
-) -> None:
-    if clip is not None:
-        fabric.clip_gradients(wrapped, optimizer, max_norm=clip, error_if_nonfinite=False)
-    optimizer.step()
-    optimizer.zero_grad()
+    def _update(self) -> None:
+        clip = self.stage.clip
+        if clip is not None:
+            self.fabric.clip_gradients(
+                self.wrapped, self.optimizer, max_norm=clip, error_if_nonfinite=False
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.pending = 0
 
 
 def _select(model: Regressor, part: str) -> list[nn.Parameter]:
@@ -212,6 +250,7 @@ class _Progress:
         self.model, self.optimizer = model, optimizer
         self.best: dict[str, Tensor] | None = None
         self.best_error = float("inf")
+        self.saved, self.saving = -math.inf, 0.0  # when, and how long it took
 
     def note_error(self, error: float | None) -> None:
         """Remember the weights if they are the best so far."""
@@ -225,8 +264,11 @@ class _Progress:
             self.model.load_state_dict(self.best)
         self.model.requires_grad_(True)
 
-    def save(self, path: Path, stage: str, records: list[Record]) -> None:
-        """Write all that it takes to go on."""
+    def save(self, path: Path, stage: str, records: list[Record], *, last: bool) -> None:
+        """Write all that it takes to go on, if it is cheap or it is time."""
+        started = time.perf_counter()
+        if self.saving > CHEAP and started - self.saved < 10 * self.saving and not last:
+            return
         state, numbers = pack_state(self.optimizer)
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"optimizer/{name}": value for name, value in state.items()}
@@ -238,6 +280,8 @@ class _Progress:
             "records": [asdict(record) for record in records],
         }
         write_tensors(path, tensors, note)
+        self.saved = time.perf_counter()
+        self.saving = self.saved - started
 
     def restore(self, path: Path, stage: str) -> list[Record]:
         """Put back what `save` wrote for this stage; the records of its epochs."""

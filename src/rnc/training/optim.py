@@ -11,12 +11,36 @@ from rnc.config import Optimizer
 
 
 def make_optimizer(
-    name: Optimizer, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float
+    name: Optimizer,
+    parameters: Iterable[nn.Parameter],
+    lr: float,
+    weight_decay: float,
+    *,
+    graphed: bool = False,
 ) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as in the paper, or AdamW."""
+    """SGD with momentum 0.9, as in the paper, or AdamW.
+
+    With graphed, for CUDA parameters, a step can be held in a CUDA graph: the learning rate is a
+    tensor that `set_rate` changes.
+    """
+    parameters = list(parameters)
+    rate = torch.tensor(lr, device=parameters[0].device) if graphed else lr
     if name == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=weight_decay)
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=weight_decay)
+        return torch.optim.SGD(
+            parameters, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=graphed or None
+        )
+    return torch.optim.AdamW(
+        parameters, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=graphed or None
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Change the learning rate, in place where it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
 
 
 def learning_rate(epoch: int, epochs: int, lr: float, decay: float) -> float:

@@ -32,6 +32,7 @@ from rnc.theory import lower_bound
 from rnc.training.batches import Batches
 from rnc.training.loop import Record, Stage, make_fabric, run_stage
 from rnc.training.probe import solve_head
+from rnc.training.speed import is_compiled, is_graphed, tf32
 from rnc.training.steps import check_finite, contrast_step, head_step, regularized_step
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
@@ -89,7 +90,12 @@ def train(
     """
     config = config.resolve()
     _check_rows(table, config)
-    job = _Job(model, table, config, folder)
+    with tf32(config):
+        yield from _train(_Job(model, table, config, folder))
+
+
+def _train(job: "_Job") -> Iterator[Record]:
+    model, config = job.model, job.config
     if config.scheme != "auto":
         yield from job.scheme(config.scheme)
         return
@@ -112,6 +118,11 @@ class _Job:
         self.fabric = make_fabric(config)
         self.model, self.table, self.config, self.folder = model, table, config, folder
         model.to(self.fabric.device)
+        channels_last = (
+            self.fabric.device.type == "cuda" and table.kind == "image" and config.channels_last
+        )
+        if channels_last:
+            model.encoder.to(memory_format=torch.channels_last)
         self.start = _weights(model)
         self.encoded: dict[str, Tensor] | None = None
         self.batches = Batches(
@@ -121,6 +132,8 @@ class _Job:
             rank=self.fabric.global_rank,
             world_size=self.fabric.world_size,
             seed=config.seed,
+            resident=config.resident,
+            channels_last=channels_last,
         )
         self.many = self.fabric.world_size > 1
         self.measure = angular_error if config.label_distance == "angular" else mae
@@ -171,6 +184,9 @@ class _Job:
         return None if self.folder is None else self.folder / "checkpoint" / name
 
     def _run(self, stage: Stage, validate: Callable[[], float] | None) -> Iterator[Record]:
+        compiled = is_compiled(self.config, self.model, stage, len(self.batches))
+        if compiled:
+            self.batches.compile()
         return run_stage(
             self.fabric,
             self.model,
@@ -178,6 +194,8 @@ class _Job:
             self.batches,
             validate=validate,
             checkpoint=self._file("last.safetensors"),
+            compiled=compiled,
+            graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
         )
 
     def _stage(self, name: str, **changes: Any) -> Stage:
@@ -251,18 +269,25 @@ class _Job:
             lr_decay=0.2,
             weight_decay=0.0,
         )
-        yield from self._run(stage, self.validate)
+        features, targets = self._embedded("val")
+
+        def validate() -> float:  # the encoder is frozen: its features stay the same
+            with torch.no_grad():
+                predicted = self.model.head.decode(self.model.head(features))
+            error = self.measure(predicted, targets) if predicted.isfinite().all() else math.inf
+            return self.fabric.broadcast(error)
+
+        yield from self._run(stage, validate)
+
+    def _embedded(self, split: str) -> tuple[Tensor, Tensor]:
+        """Features and targets of the rows of a split."""
+        rows, device = self.table.rows(split), self.fabric.device
+        features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
+        return features, torch.tensor(self.table.y[rows], device=device)
 
     def _solve(self, name: str) -> tuple[float, float]:
-        train, val = self.table.rows("train"), self.table.rows("val")
-        device = self.fabric.device
-        embedded = [
-            torch.tensor(self.model.embed(self.table.x[r]), device=device) for r in (train, val)
-        ]
-        targets = [torch.tensor(self.table.y[r], device=device) for r in (train, val)]
-        loss, error = solve_head(
-            self.model.head, embedded[0], targets[0], embedded[1], targets[1], measure=self.measure
-        )
+        train, val = self._embedded("train"), self._embedded("val")
+        loss, error = solve_head(self.model.head, *train, *val, measure=self.measure)
         check_finite(loss, name, 1)
         return loss, error
 

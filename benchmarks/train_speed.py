@@ -1,0 +1,156 @@
+"""Seconds per epoch on a GPU, through the product's own loop, side by side in one run.
+
+    network  forward, backward and update on a batch that is already there: the limit
+    rnc      the RnC loss, two views
+    supcon   a plain supervised contrastive loss on the same features, two views
+    l1       end to end, one view, against its own limit
+
+12,208 random images, as many as AgeDB has for training, batches of 256, resnet18, bf16.
+
+    python benchmarks/train_speed.py --out benchmarks/results/train_speed.csv
+"""
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from loss_speed import supcon_loss
+from rnc import FitConfig
+from rnc.data import Table, table_from_arrays
+from rnc.model import Regressor
+from rnc.theory import lower_bound
+from rnc.training.batches import Batches, Picked
+from rnc.training.graphs import GraphedStep
+from rnc.training.loop import Stage, make_fabric, run_stage
+from rnc.training.recipes import build_regressor
+from rnc.training.speed import tf32
+from rnc.training.steps import contrast_step, head_step
+
+IMAGES, BATCH = 12_208, 256
+
+
+def make_table(size: int) -> Table:
+    """Random images with ages 0..100, all but 20 of them for training."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (IMAGES + 20, 3, size, size), dtype=np.uint8)
+    ages = random.integers(0, 101, IMAGES + 20).astype(np.float64)
+    split = np.array(["train"] * IMAGES + ["val"] * 10 + ["test"] * 10)
+    return table_from_arrays(images, ages, split=split)
+
+
+def supcon_step(features: Tensor, outputs: Tensor, targets: Tensor) -> Tensor:
+    """`supcon_loss` of all views."""
+    return supcon_loss(features.flatten(0, 1).float(), targets[:, 0].repeat_interleave(2))
+
+
+def stages(model: Regressor, config: FitConfig, epochs: int) -> dict[str, Stage]:
+    """The contestants by name."""
+
+    def stage(name: str, part: str, views: int, **more: object) -> Stage:
+        common = {"optimizer": "sgd", "lr": 0.01, "lr_decay": 0.1, "weight_decay": 1e-4}
+        return Stage(
+            name=name, part=part, views=views, epochs=epochs, batch_size=BATCH, **common, **more
+        )
+
+    def bound(targets: Tensor, views: int) -> Tensor:
+        return lower_bound(targets, views=views)
+
+    rnc_step = contrast_step(config, gather=False)
+    return {
+        "rnc": stage("rnc", "encoder", 2, step=rnc_step, drop_last=True, bound=bound),
+        "supcon": stage("supcon", "encoder", 2, step=supcon_step, drop_last=True),
+        "l1": stage("l1", "all", 1, step=head_step(model.head, gather=False), drop_last=True),
+    }
+
+
+def network_seconds(model: Regressor, size: int, views: int, epochs: int) -> float:
+    """An epoch's steps of the network alone, compiled and replayed like the others."""
+    compiled = torch.compile(model, dynamic=False)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=torch.tensor(0.01, device="cuda"), momentum=0.9, fused=True
+    )
+    images = torch.randn(BATCH * views, 3, size, size, device="cuda")
+    images = images.contiguous(memory_format=torch.channels_last)
+    model.train()
+
+    def step(_: Picked) -> None:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            features, outputs = compiled(images)
+        (features.float().mean() + outputs.float().mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    graphed, nothing = GraphedStep(step), Picked(torch.zeros(1, device="cuda"), None, None)
+    times = []
+    for _ in range(epochs):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(IMAGES // BATCH):
+            graphed(nothing)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def measure(size: int, epochs: int) -> Iterator[tuple[str, float]]:
+    """Median seconds of an epoch after the first, for every contestant."""
+    table = make_table(size)
+    config = FitConfig(encoder="resnet18", image_size=size, device="cuda")
+    for name in ("network", "rnc", "supcon", "network, one view", "l1"):
+        model = build_regressor(table, config).cuda()
+        model.encoder.to(memory_format=torch.channels_last)
+        if name.startswith("network"):
+            yield name, network_seconds(model, size, 2 if name == "network" else 1, epochs)
+            continue
+        fabric = make_fabric(config)
+        batches = Batches(table, model, device=fabric.device, channels_last=True)
+        batches.compile()
+        stage = stages(model, config, epochs)[name]
+        records = list(run_stage(fabric, model, stage, batches, compiled=True, graphed=True))
+        yield name, statistics.median(record.seconds for record in records[1:])
+
+
+def main() -> None:
+    """Print the table and write it as CSV."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[224, 96])
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--out", type=Path, help="CSV file to append to")
+    args = parser.parse_args()
+    hardware = torch.cuda.get_device_name()
+    print(f"{hardware}, torch {torch.__version__}, resnet18, bf16, {IMAGES} images, batch {BATCH}")
+    rows = []
+    for size in args.sizes:
+        with tf32(FitConfig()):
+            seconds = dict(measure(size, args.epochs))
+        for name, value in seconds.items():
+            limit = seconds["network, one view" if name in ("l1",) else "network"]
+            row = {
+                "hardware": hardware,
+                "torch": torch.__version__,
+                "pixels": size,
+                "method": name,
+                "seconds_per_epoch": f"{value:.3f}",
+                "over_network": f"{value / limit:.3f}" if "network" not in name else "",
+                "over_supcon": f"{value / seconds['supcon']:.3f}" if name == "rnc" else "",
+            }
+            print(" ".join(f"{row[key]:>18}" for key in list(row)[2:]))
+            rows.append(row)
+    if args.out:
+        new = not args.out.exists()
+        with args.out.open("a", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            if new:
+                writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()

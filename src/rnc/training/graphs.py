@@ -1,0 +1,64 @@
+"""A training step as one CUDA graph: launched at once, whatever it is made of.
+
+A small encoder takes a GPU less time than it takes Python to launch its kernels. A graph holds the
+launches of one step, with fixed addresses; every further step copies its input there and replays.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from rnc.training.batches import Picked
+
+WARM_UP = 3
+"""Steps that run before the capture, so that buffers, kernels and compiled code are there."""
+
+
+class GraphedStep:
+    """Calls a step; from the fourth call on, replays it for batches of the size of the first.
+
+    Args:
+        step: works on the device alone, without a wait, and leaves its results in tensors that
+            stay where they are.
+    """
+
+    def __init__(self, step: Callable[[Picked], None]) -> None:
+        self.step, self.calls = step, 0
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.input: Picked | None = None
+
+    def __call__(self, picked: Picked) -> None:
+        """Do one step."""
+        self.calls += 1
+        if self.calls <= WARM_UP:
+            current = torch.cuda.current_stream()
+            self.stream.wait_stream(current)
+            with torch.cuda.stream(self.stream):
+                self.step(picked)
+            current.wait_stream(self.stream)
+            return
+        if self.graph is None:
+            self._capture(picked)
+        assert self.input is not None
+        assert self.graph is not None
+        for fixed, new in zip(self.input, picked, strict=True):
+            if fixed is not None and new is not None:
+                fixed.copy_(new, non_blocking=True)
+        self.graph.replay()
+
+    def _capture(self, picked: Picked) -> None:
+        self.input = Picked(
+            picked.rows.clone(),
+            None if picked.raw is None else picked.raw.clone(),
+            None if picked.draws is None else picked.draws.clone(),
+        )
+        self.graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.step(self.input)
+        except RuntimeError as error:
+            raise RuntimeError(
+                "A step of this encoder cannot be held in a CUDA graph: it waits for the device or "
+                "does something that a graph cannot repeat. Train with --cuda-graphs off."
+            ) from error

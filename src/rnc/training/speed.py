@@ -1,0 +1,62 @@
+"""What makes training fast on a GPU, and when it is worth it."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from rnc.augment import ImageAugment
+from rnc.config import FitConfig
+from rnc.model import Regressor
+from rnc.training.loop import Stage
+
+WORTH_COMPILING = 2e6
+"""Images of 224 pixels a side, or as much, after which compiled code has won back its minute."""
+
+
+def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int) -> bool:
+    """Whether to compile the model and the augmentation for a stage."""
+    if config.compile != "auto":
+        return config.compile == "on"
+    if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):
+        return False
+    images = stage.epochs * samples * max(1, stage.views) * (model.augment.size / 224) ** 2
+    return stage.part != "head" and images > WORTH_COMPILING
+
+
+def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: int) -> bool:
+    """Whether to replay the steps of a stage as a CUDA graph.
+
+    Several processes talk to each other in between, the scaler of 16-bit floats looks at every
+    gradient, and what a module of the caller's own does is unknown.
+    """
+    possible = (
+        model.input_shift.is_cuda
+        and world_size == 1
+        and stage.accumulate == 1
+        and config.precision != "16"
+    )
+    if config.cuda_graphs == "on" and not possible:
+        raise ValueError(
+            "--cuda-graphs on needs a GPU, one process, --accumulate 1 and a precision other than "
+            f"16; got {model.input_shift.device}, {world_size} processes, --accumulate "
+            f"{stage.accumulate} and --precision {config.precision}. Use --cuda-graphs auto."
+        )
+    if config.cuda_graphs == "auto":
+        return possible and model.config.encoder != "own"
+    return config.cuda_graphs == "on"
+
+
+@contextlib.contextmanager
+def tf32(config: FitConfig) -> Iterator[None]:
+    """Let float32 matrix products round to TF32, unless full precision was asked for.
+
+    For the augmentation and, in validation, the encoder; the loss works in float64.
+    """
+    before = torch.get_float32_matmul_precision()
+    if config.precision != "32":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,86 @@
+"""Training on a GPU: what the CPU gives, without a wait in a step, however it is made fast."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from rnc.data import Table
+from rnc.model import Regressor
+from rnc.training.loop import Record
+from rnc.training.recipes import build_regressor, train
+from training_cases import columns, images, quick, signals
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+EXACT: dict[str, Any] = {"precision": "32", "cuda_graphs": "off", "channels_last": False}
+
+
+def fit(table: Table, **options: Any) -> tuple[Regressor, list[Record]]:
+    config = quick(**{"device": "cuda", "encoder": "auto", "epochs": 4, **options})
+    model = build_regressor(table, config)
+    return model, list(train(model, table, config))
+
+
+@pytest.fixture
+def full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.usefixtures("full_precision")
+@pytest.mark.parametrize("make", [columns, signals, images])
+@pytest.mark.parametrize("scheme", ["probe", "end2end"])
+def test_sees_what_the_cpu_sees(make: Any, scheme: str) -> None:
+    table = make()
+    _, here = fit(table, scheme=scheme, **EXACT)
+    _, there = fit(table, scheme=scheme, device="cpu", **EXACT)
+    last = [record for record in here if record.stage == here[0].stage][-1].epoch - 1
+    assert here[0].train_loss == pytest.approx(there[0].train_loss, rel=5e-3)
+    assert here[last].train_loss == pytest.approx(there[last].train_loss, rel=5e-2)
+
+
+@pytest.mark.usefixtures("full_precision")
+@pytest.mark.parametrize("make", [columns, signals, images])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("change", [{"cuda_graphs": "on"}, {"resident": "off"}], ids=str)
+def test_a_faster_way_ends_at_the_same_place(
+    make: Any, optimizer: str, change: dict[str, Any]
+) -> None:
+    table, options = make(), {"lr": 1e-3, "optimizer": optimizer, "scheme": "end2end"}
+    _, plain = fit(table, **EXACT, **options)
+    _, fast = fit(table, **{**EXACT, **options, **change})
+    for one, other in zip(plain, fast, strict=True):
+        assert one.train_loss == pytest.approx(other.train_loss, rel=2e-2)
+        assert one.val_error == pytest.approx(other.val_error, rel=5e-2)
+
+
+@pytest.mark.parametrize("scheme", ["probe", "finetune", "regularize", "end2end"])
+@pytest.mark.parametrize("solver", ["exact", "sgd"])
+def test_every_scheme_runs_as_a_graph_in_half_precision(scheme: str, solver: str) -> None:
+    _, records = fit(images(), scheme=scheme, head_solver=solver, cuda_graphs="on", epochs=6)
+    assert records[-1].train_loss < records[0].train_loss or records[-1].stage == "head"
+
+
+def test_a_rate_that_changes_reaches_the_graph() -> None:
+    options = {"scheme": "end2end", "epochs": 8, "optimizer": "sgd", "lr": 0.01}
+    _, steady = fit(columns(), **options, lr_decay=1.0)
+    _, falling = fit(columns(), **options, lr_decay=0.1)
+    assert falling[-1].lr < steady[-1].lr
+    changes = [abs(r[-1].train_loss - r[-2].train_loss) for r in (steady, falling)]
+    assert changes[1] != changes[0]
+
+
+def test_sixteen_bit_floats_train_without_a_graph() -> None:
+    _, records = fit(images(), precision="16", epochs=3)
+    assert all(record.train_loss < 100 for record in records)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, on first use of its compiler
+def test_compiled_training_ends_near_the_plain() -> None:
+    table = images()
+    _, plain = fit(table, scheme="end2end", encoder="small-cnn", compile="off")
+    _, compiled = fit(table, scheme="end2end", encoder="small-cnn", compile="on")
+    assert compiled[-1].train_loss == pytest.approx(plain[-1].train_loss, rel=0.1)
