@@ -13,12 +13,15 @@ import torch
 
 from rnc.config import FitConfig
 from rnc.data.demo import digits_table
+from rnc.evaluation.analyses import analyse
 from rnc.report import write_report
 from rnc.runs import fit_run
 from rnc.training.loop import Record
 
 SIDE = 16
 METHODS = {"L1": "end2end", "RnC(L1)": "probe"}
+ANALYSES = ("map", "order", "subgroups", "readable")
+"""What the report shows of the first seed besides its scores."""
 SCORES = ("mae", "r2", "spearman", "digit readable")
 
 
@@ -73,6 +76,8 @@ def _run_demo(
             rows.append([label, str(seed), *(f"{score:.3f}" for score in found[-1])])
             if seed == 0:
                 folders.append(folder)
+                for analysis in ANALYSES:
+                    analyse(folder, analysis)
         if seeds > 1:
             columns = zip(*found, strict=True)
             rows.append([label, "mean", *(f"{mean(c):.3f} ± {stdev(c):.3f}" for c in columns)])
