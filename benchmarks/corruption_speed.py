@@ -7,7 +7,6 @@ On a CPU only ratios to the cheapest type are written down: times of a shared ma
 """
 
 import argparse
-import csv
 import platform
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from results_file import append_rows
 from rnc.evaluation.corruption import CORRUPTIONS, SEVERITIES, corrupt
 
 
@@ -76,13 +76,7 @@ def main() -> None:
     ]
     for row in rows:
         print(f"{row['type']:>18} {row['seconds']:>9} {row['over_cheapest']:>7}")
-    if args.out:
-        new = not args.out.exists()
-        with args.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            if new:
-                writer.writeheader()
-            writer.writerows(rows)
+    append_rows(args.out, rows)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ python benchmarks/decode_speed.py --out benchmarks/results/decode_speed.csv
 """
 
 import argparse
-import csv
 import os
 import platform
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from results_file import append_rows
 from rnc.data.images import load_images
 
 
@@ -60,13 +60,7 @@ def main() -> None:
         "ratio": f"{first / second:.1f}",
     }
     print(row)
-    if args.out:
-        new = not args.out.exists()
-        with args.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    append_rows(args.out, [row])
 
 
 if __name__ == "__main__":

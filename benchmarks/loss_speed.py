@@ -14,7 +14,6 @@ On a CPU only ratios and memory are written down: times of a shared machine mean
 """
 
 import argparse
-import csv
 import functools
 import multiprocessing
 import platform
@@ -27,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from results_file import append_rows
 from rnc import rnc_loss
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -197,13 +197,7 @@ def main() -> None:
                     "this_over_supcon": f"{relative:.2f}" if relative else "",
                 }
             )
-    if args.out:
-        new = not args.out.exists()
-        with args.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            if new:
-                writer.writeheader()
-            writer.writerows(rows)
+    append_rows(args.out, rows)
 
 
 if __name__ == "__main__":

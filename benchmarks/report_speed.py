@@ -4,7 +4,6 @@ python benchmarks/report_speed.py --out benchmarks/results/report_speed.csv
 """
 
 import argparse
-import csv
 import os
 import platform
 import tempfile
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from results_file import append_rows
 from rnc.files import write_json, write_tensors
 from rnc.report import write_report
 
@@ -95,13 +95,7 @@ def main() -> None:
         "megabytes": f"{size:.2f}",
     }
     print(row)
-    if args.out:
-        new = not args.out.exists()
-        with args.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+    append_rows(args.out, [row])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 """
 
 import argparse
-import csv
 import statistics
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from loss_speed import supcon_loss
+from results_file import append_rows
 from rnc import FitConfig
 from rnc.data import Table, table_from_arrays
 from rnc.model import Regressor
@@ -143,13 +143,7 @@ def main() -> None:
             }
             print(" ".join(f"{row[key]:>18}" for key in list(row)[2:]))
             rows.append(row)
-    if args.out:
-        new = not args.out.exists()
-        with args.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            if new:
-                writer.writeheader()
-            writer.writerows(rows)
+    append_rows(args.out, rows)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from data_cases import csv_of, npz_of, write
 from rnc.data import DataError, Table, read_table, table_from_arrays
-
-
-def write(path, text):
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def csv_of(tmp_path, n=40, **columns):
-    frame = pd.DataFrame({"age": np.arange(n) % 17, "a": np.arange(n) * 0.5, **columns})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    return tmp_path / "t.csv"
-
-
-def npz_of(tmp_path, **arrays):
-    np.savez(tmp_path / "d.npz", **arrays)
-    return tmp_path / "d.npz"
 
 
 def test_missing_column_lists_columns_and_suggests_close_ones(tmp_path):
