@@ -15,8 +15,10 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from rnc.config import FitConfig
+from rnc.data.datasets import find_dataset, read_dataset
 from rnc.data.errors import DataError
 from rnc.data.images import default_cache
+from rnc.data.sources import ARRAYS, TABLES
 from rnc.data.table import Table, read_table
 from rnc.files import read_tensors
 from rnc.metrics import Columns
@@ -219,20 +221,24 @@ def read_data(
     """Read a table as a run's config.json says.
 
     Args:
-        data: the options of `read_table` and the source.
+        data: the options of `read_table` and the source; or the name of a dataset, its options,
+            and as the source the folder of a copy.
         config: of the run; says how large images are.
         preprocessing: of the fitted model, for other data than those it was fitted on.
         side: of decoded images, if not that for config.
     """
-    options = {name: value for name, value in data.items() if name != "source"}
-    return read_table(
-        data["source"],
-        **options,
-        image_size=side or stored_side(config.image_size),
-        cache=default_cache(),
-        progress=True,
-        preprocessing=preprocessing,
-    )
+    ours: dict[str, Any] = {
+        "image_size": side or stored_side(config.image_size),
+        "cache": default_cache(),
+        "progress": True,
+    }
+    if "dataset" in data and Path(data["source"]).suffix.lower() not in TABLES + ARRAYS:
+        known = find_dataset(data["dataset"]).options
+        ours = {name: value for name, value in ours.items() if name in known}
+        return read_dataset(data["dataset"], data["source"], ours | data["dataset_options"])
+    besides = ("source", "dataset", "dataset_options")  # the last two: of the run's own data
+    options = {name: value for name, value in data.items() if name not in besides}
+    return read_table(data["source"], **options, **ours, preprocessing=preprocessing)
 
 
 def stored_side(image_size: int) -> int:

@@ -1,0 +1,155 @@
+"""The labelled data that a command is told: a file, or one of the paper's datasets by name."""
+
+import dataclasses
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from rnc.cli.flags import Images, pair, value_of
+from rnc.cli.terminal import console
+from rnc.config import FitConfig
+
+if TYPE_CHECKING:
+    from rnc.data import Table
+    from rnc.data.datasets import Dataset
+
+_OF_DATASETS = ("source", "root", "dataset_option", "skip_bad")
+_BY_FLAG = {"image_size": "--image-size", "skip_bad": "--skip-bad"}
+_OURS = ("progress",)  # always on
+
+
+@dataclass(frozen=True)
+class DataFlags:
+    """Which data to read, and how: flags of `rnc fit` and `rnc search`."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            help=".csv, .tsv, .parquet or .npz; or a dataset's name, see `rnc datasets`",
+            show_default=False,
+        ),
+    ]
+    target: Annotated[list[str] | None, typer.Option(help="column to predict; may repeat")] = None
+    images: Images = None
+    image_column: Annotated[str, typer.Option(help="column of file names")] = "auto"
+    feature_column: Annotated[
+        list[str] | None, typer.Option(help="column to predict from; may repeat; default: the rest")
+    ] = None
+    split_column: Annotated[
+        str | None, typer.Option(help="column of train/val/test; 'none' makes a seeded split")
+    ] = None
+    group_column: Annotated[
+        str | None, typer.Option(help="rows that share a value stay in one split")
+    ] = None
+    subgroup_column: Annotated[
+        list[str] | None, typer.Option(help="column to report scores by; may repeat")
+    ] = None
+    drop_missing: Annotated[bool, typer.Option(help="leave out rows without a target")] = False
+    skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False
+    root: Annotated[
+        Path | None, typer.Option(help="folder of your copy, with a dataset's name")
+    ] = None
+    dataset_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="option of the dataset, as split=person; may repeat"
+        ),
+    ] = None
+
+
+def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", dict[str, Any]]:
+    """The data, and what config.json says so that they can be read again."""
+    from rnc.evaluation.folder import read_data
+
+    dataset = _dataset(flags)
+    data = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
+    table = read_data(data, config)
+    if dataset is not None:
+        data["target"] = list(table.target_names)  # other files are evaluated by these names
+    return table, data
+
+
+def _dataset(flags: DataFlags) -> "Dataset | None":
+    """The dataset that the source names, if it is no file."""
+    from rnc.data.datasets import datasets, find_dataset
+    from rnc.data.sources import ARRAYS, TABLES
+
+    source, suffixes = Path(flags.source), TABLES + ARRAYS
+    if source.suffix.lower() in suffixes:
+        if flags.root is not None or flags.dataset_option:
+            given = "--dataset-option" if flags.root is None else "--root"
+            raise ValueError(
+                f"{given} goes with a dataset's name ({', '.join(datasets())}); {source} is a "
+                "file. Leave it out."
+            )
+        return None
+    name = flags.source.strip().lower().replace("_", "-")
+    if name in datasets():
+        return find_dataset(name)
+    there = "exists, but" if source.exists() else "does not exist and"
+    close = get_close_matches(name, datasets(), n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    raise ValueError(
+        f"{source} {there} is neither a file of type {', '.join(suffixes)} nor a dataset "
+        f"({', '.join(datasets())}).{hint}"
+    )
+
+
+def _of_file(flags: DataFlags) -> dict[str, Any]:
+    return {
+        "source": flags.source,
+        "target": flags.target or [],
+        "images": None if flags.images is None else str(flags.images),
+        "image_column": flags.image_column,
+        "feature_columns": flags.feature_column,
+        "split_column": flags.split_column,
+        "group_column": flags.group_column,
+        "subgroup_columns": flags.subgroup_column or [],
+        "drop_missing": flags.drop_missing,
+        "skip_bad": flags.skip_bad,
+    }
+
+
+def _of_dataset(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
+    options = [name for name in dataset.options if name not in (*_BY_FLAG, *_OURS)]
+    for field in dataclasses.fields(flags):
+        if field.name not in _OF_DATASETS and getattr(flags, field.name) != field.default:
+            raise ValueError(
+                f"--{field.name.replace('_', '-')} is for files; {dataset.name} has its own "
+                f"columns. Leave it out. --dataset-option takes: {', '.join(options)}."
+            )
+    if flags.root is None:
+        raise ValueError(
+            f"{dataset.name} is a dataset: say with --root DIR where your copy is. `rnc datasets` "
+            "says how to get one."
+        )
+    chosen = dict(_option(dataset, options, text) for text in flags.dataset_option or [])
+    if flags.skip_bad:
+        chosen["skip_bad"] = True
+    return {"source": str(flags.root), "dataset": dataset.name, "dataset_options": chosen}
+
+
+def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any]:
+    key, word = pair("--dataset-option", text)
+    if key in _BY_FLAG:
+        raise ValueError(f"--dataset-option {key}: use the flag {_BY_FLAG[key]} instead.")
+    if key not in options:
+        close = get_close_matches(key, options, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"{dataset.name} has no option {key!r}; its options: {', '.join(options)}.{hint}"
+        )
+    try:
+        return key, value_of(word, get_type_hints(dataset.read)[key])
+    except ValueError as error:
+        raise ValueError(f"--dataset-option {key} must be {error}.") from None
+
+
+def describe(table: "Table") -> None:
+    """Say what was read."""
+    counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
+    shape = "x".join(map(str, table.x.shape[1:]))
+    console.print(f"{table.kind} {shape}, {counts}, target {', '.join(table.target_names)}")

@@ -1,0 +1,88 @@
+"""Commands about the paper's datasets: which there are, and what is wrong with a copy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from rnc.cli.terminal import console, friendly
+
+_STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
+
+datasets = typer.Typer(rich_markup_mode="markdown")
+
+
+@datasets.callback(invoke_without_command=True)
+def list_datasets(context: typer.Context) -> None:
+    """List the paper's datasets and how to get them, or check a copy of one.
+
+    For instance:
+
+        rnc datasets
+
+        rnc datasets check agedb --root data
+
+        rnc fit agedb --root data --out runs/agedb
+
+    Nothing is downloaded for you: most of these sets ask for a form or forbid copies.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from rnc.data.datasets import datasets as known
+
+    out = Console(soft_wrap=True, highlight=False)
+    for dataset in known().values():
+        counts = ", ".join(f"{count:,} {what}" for what, count in dataset.counts.items())
+        extra = (
+            "" if dataset.extra is None else f' (pip install "rank-n-contrast[{dataset.extra}]")'
+        )
+        out.print(f"{dataset.name}", style="bold")
+        out.print(f"  {dataset.title}: {dataset.what}{extra}", markup=False)
+        out.print(f"  published: {counts}", markup=False)
+        out.print(f"  access: {dataset.access}", markup=False)
+    out.print("\nCheck a copy: rnc datasets check NAME --root DIR", markup=False)
+
+
+@datasets.command()
+def check(
+    name: Annotated[str, typer.Argument(help="a name from `rnc datasets`", show_default=False)],
+    root: Annotated[Path, typer.Option(help="folder of your copy", show_default=False)],
+) -> None:
+    """Compare your copy of a dataset with the published set: what is there and what is wrong.
+
+    For instance:
+
+        rnc datasets check skyfinder --root data/skyfinder
+
+    Every file is opened, so a full copy takes minutes. A warning says what differs from the
+    published figures; an error, what cannot be used, and then the exit code is 1.
+    """
+    from rnc.data.datasets import check_dataset, find_dataset
+
+    with friendly():
+        dataset = find_dataset(name)
+        console.print(f"Checking {dataset.title} in {root}; every file is opened.", markup=False)
+        with Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as progress:
+            progress.add_task("checking")
+            findings = check_dataset(name, root)
+    out = Console(soft_wrap=True, highlight=False)
+    for finding in findings:
+        out.print(f"{finding.level:<8}", style=_STYLES[finding.level], end="")
+        out.print(finding.text, markup=False)
+    counts = {level: sum(finding.level == level for finding in findings) for level in _STYLES}
+    out.print(
+        f"\n{counts['ok']} ok, {counts['warning']} warnings, {counts['error']} errors.",
+        markup=False,
+    )
+    if counts["error"]:
+        raise typer.Exit(1)
+    out.print(f"Train on it: rnc fit {dataset.name} --root {root} --out runs/{dataset.name}")

@@ -1,0 +1,148 @@
+"""Commands that use finished runs: predict, evaluate, report, export."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rnc.cli.flags import Folder, Images
+from rnc.cli.terminal import console, friendly, print_scores
+
+
+def predict(
+    run: Folder,
+    source: Annotated[
+        Path, typer.Argument(help="image, folder, .csv, .tsv, .parquet or .npz", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")] = Path(
+        "predictions.csv"
+    ),
+    images: Images = None,
+    skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False,
+) -> None:
+    """Predict with a finished run: files, a folder, a table or an array."""
+    import pandas as pd  # type: ignore[import-untyped]
+
+    from rnc.data import read_inputs
+    from rnc.evaluation.folder import stored_side
+    from rnc.files import write_text
+    from rnc.model import Regressor
+
+    with friendly():
+        model = Regressor.load(run)
+        side = stored_side(model.config.augment.get("size", 224))
+        inputs = read_inputs(
+            source,
+            model.config.preprocessing,
+            model.config.kind,
+            images=images,
+            image_size=side,
+            skip_bad=skip_bad,
+            progress=True,
+        )
+        predictions = pd.DataFrame(model.predict(inputs.x), columns=list(model.config.target_names))
+        predictions.insert(0, "name", inputs.names)
+        write_text(output, predictions.to_csv(index=False))
+        for skipped in inputs.skipped:
+            console.print(f"skipped {skipped.name}: {skipped.reason}", markup=False)
+        Console().print(f"{len(predictions)} predictions in {output}", markup=False)
+
+
+def evaluate(
+    run: Folder,
+    data: Annotated[Path | None, typer.Option(help="other labelled data of the same kind")] = None,
+    images: Images = None,
+    out: Annotated[Path | None, typer.Option(help="folder for the scores of --data")] = None,
+    analyses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help="analysis to add; may repeat: map, similarity, subgroups, targets, order, "
+            "readable, unseen, corruption, reduced, transfer; all: those that do not train",
+        ),
+    ] = None,
+    map_method: Annotated[
+        str | None, typer.Option(help="pca, tsne or umap (extra: umap, the default if installed)")
+    ] = None,
+    corruption_samples: Annotated[int, typer.Option(help="most images to corrupt")] = 2000,
+    seen: Annotated[
+        list[str] | None,
+        typer.Option(metavar="LOW:HIGH", help="range of the target seen in training; may repeat"),
+    ] = None,
+    share: Annotated[
+        list[float] | None,
+        typer.Option(help="share of the training rows for reduced; may repeat; 1 to 1/8"),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
+    target: Annotated[
+        list[str] | None, typer.Option(help="target in --data of transfer, if it has another name")
+    ] = None,
+) -> None:
+    """Show the scores of a run, evaluate it on other data, or analyse it.
+
+    For instance:
+
+        rnc evaluate runs/age --data other.csv
+
+        rnc evaluate runs/age --with all
+
+        rnc evaluate runs/age --with unseen --seen 20:40 --seen 60:80
+
+        rnc evaluate runs/age --with map --map-method tsne --with corruption
+
+        rnc evaluate runs/age --with transfer --data other.csv --images others
+
+    An analysis is written to analyses/ in the run folder, and `rnc report` shows it.
+    """
+    from rnc.evaluation.breakdown import parse_range
+    from rnc.evaluation.command import evaluate_other, run_analyses
+    from rnc.evaluation.folder import SHARES, Options
+
+    with friendly():
+        if not analyses:
+            print_scores(run if data is None else evaluate_other(run, data, images, out))
+            return
+        options = Options(
+            map_method=map_method,
+            corruption_samples=corruption_samples,
+            seen=tuple(map(parse_range, seen or [])),
+            shares=tuple(share or SHARES),
+            seeds=seeds,
+            data=data,
+            images=images,
+            target=tuple(target or []),
+        )
+        run_analyses(run, analyses, options, console)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="one or several run folders")],
+    out: Annotated[Path | None, typer.Option(help="HTML file; default: in the first run")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="folder for the figures as PNG and SVG (extra: figures)")
+    ] = None,
+) -> None:
+    """Write one self-contained report.html that shows runs side by side."""
+    from rnc.report import write_figures, write_report
+
+    with friendly():
+        Console().print(f"Report: {write_report(runs, out)}", markup=False)
+        if figures is not None:
+            written = write_figures(runs, figures)
+            Console().print(f"{len(written)} figures in {figures}", markup=False)
+
+
+def export(
+    run: Folder,
+    out: Annotated[Path | None, typer.Option(help="default: model.onnx in the run")] = None,
+) -> None:
+    """Write the model as ONNX and check it against PyTorch (extra: export)."""
+    from rnc.export import export_onnx
+    from rnc.model import Regressor
+
+    with friendly():
+        path = out or run / "model.onnx"
+        export_onnx(Regressor.load(run), path)
+        Console().print(f"Written and checked: {path}")

@@ -1,0 +1,184 @@
+"""The command that searches for a better config."""
+
+import contextlib
+import json
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as RichTable
+
+from rnc.cli.data import DataFlags, describe, read_source
+from rnc.cli.flags import pair, take, typed, value_of, with_flags
+from rnc.cli.terminal import console, friendly
+from rnc.config import FitConfig
+
+if TYPE_CHECKING:
+    from rnc.search import Choice, Range, Trial
+
+_SHOWN = 10
+
+
+def search(
+    out: Annotated[Path, typer.Option(help="folder for the study", show_default=False)],
+    trials: Annotated[int, typer.Option(min=1, help="of the study, with those it has")] = 20,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="KEY=LOW:HIGH[:log]",
+            help="numbers to search between, as lr=1e-3:1:log; may repeat",
+        ),
+    ] = None,
+    choices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--choice",
+            metavar="KEY=A,B,...",
+            help="values to search among, as temperature=0.5,1,2; may repeat",
+        ),
+    ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="database that workers share; default: study.db in --out"),
+    ] = None,
+    study: Annotated[
+        str | None, typer.Option(help="name in --storage; default: the name of --out")
+    ] = None,
+    prune: Annotated[bool, typer.Option(help="stop trials that are worse than most")] = True,
+    heartbeat: Annotated[
+        int, typer.Option(min=1, help="seconds; a worker silent for three of them is dead")
+    ] = 30,
+    **options: Any,
+) -> None:
+    """Search for the options with the lowest validation error (extra: search).
+
+    For instance:
+
+        rnc search houses.csv --target price --preset quick --out searches/houses
+
+        rnc search agedb --root data --range lr=1e-2:1:log --choice temperature=1,2 --out searches/a
+
+        rnc search ecg.npz --scheme end2end --choice head=l1,dex --trials 8 --out searches/ecg
+
+        rnc search ecg.npz --storage postgresql+psycopg://me:secret@host/db --out searches/ecg
+
+    Without --range and --choice it is the paper's grid of lr, weight decay and temperature. All
+    other options of `rnc fit` hold for every trial. The test rows are never looked at. The same
+    command continues a study; with --storage, the same command on other machines shares its work,
+    and the trial of a machine that dies is done again.
+    """
+    from rnc.search import check_space
+    from rnc.search import search as run_search
+
+    with friendly(f"The same command continues the study ({out})."):
+        flags, config = take(options, DataFlags), take(options, FitConfig)
+        space = dict([*map(_range, ranges or []), *map(_choice, choices or [])])
+        if space:
+            check_space(space, config)  # before data are read, which may take long
+        table, _ = read_source(flags, config)
+        describe(table)
+        with _progress(trials) as (show, finished):
+            for trial in run_search(
+                table,
+                config,
+                out,
+                space=space or None,
+                trials=trials,
+                storage=storage,
+                study=study,
+                prune=prune,
+                heartbeat=heartbeat,
+                show=show,
+            ):
+                finished(trial)
+        _print_study(out, flags)
+
+
+with_flags(search, DataFlags, FitConfig)
+
+
+def _range(text: str) -> tuple[str, "Range | Choice"]:
+    """A range as `--range` takes it."""
+    from rnc.search import Range
+
+    name, word = pair("--range", text)
+    ends = word.split(":")
+    try:
+        if len(ends) not in (2, 3) or ends[2:] not in ([], ["log"]):
+            raise ValueError
+        return name, Range(float(ends[0]), float(ends[1]), log=len(ends) == 3)
+    except ValueError:
+        raise ValueError(f"--range needs KEY=LOW:HIGH or KEY=LOW:HIGH:log; got {text!r}.") from None
+
+
+def _choice(text: str) -> tuple[str, "Range | Choice"]:
+    """Values as `--choice` takes them."""
+    from rnc.search import Choice, field_type
+
+    name, word = pair("--choice", text)
+    kind = field_type(name)
+    try:
+        return name, Choice([value_of(one.strip(), kind) for one in word.split(",")])
+    except ValueError as error:
+        raise ValueError(f"--choice {name} must be {error}.") from None
+
+
+@contextlib.contextmanager
+def _progress(
+    trials: int,
+) -> Iterator[tuple[Callable[[int, int, str], None], Callable[["Trial"], None]]]:
+    """A bar for the trial that runs, and a line for each that ended."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+    def show(done: int, total: int, what: str) -> None:
+        progress.update(task, completed=done, total=total, description=what)
+
+    def finished(trial: "Trial") -> None:
+        error = "" if trial.validation_error is None else f" {trial.validation_error:.4g}"
+        params = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
+        console.print(f"trial {trial.number} {trial.state}{error}: {params}", markup=False)
+
+    with progress:
+        task = progress.add_task("starting", total=trials)
+        yield show, finished
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _print_study(out: Path, flags: DataFlags) -> None:
+    """The best trials, and the command that trains the best."""
+    import pandas as pd  # type: ignore[import-untyped]
+
+    frame = pd.read_csv(out / "trials.csv")
+    if not (out / "best.json").exists():
+        raise RuntimeError(
+            f"None of the {len(frame)} trials in {out / 'trials.csv'} is complete, so there is no "
+            "best one. Raise --trials, or search lower learning rates."
+        )
+    best = json.loads((out / "best.json").read_text(encoding="utf-8"))
+    names = ["number", "validation_error", *best["params"], "seconds"]
+    complete = frame[frame["state"] == "complete"].sort_values("validation_error")
+    table = RichTable("trial", "validation error", *best["params"], "seconds")
+    for row in complete[names].head(_SHOWN).to_dict("records"):
+        table.add_row(*(_short(value) for value in row.values()))
+    Console().print(table)
+    counts = ", ".join(f"{count} {state}" for state, count in frame["state"].value_counts().items())
+    words = ["rnc", "fit", *typed(flags), *typed(FitConfig.from_json(best["config"]))]
+    Console().print(f"{counts}; all in {out / 'trials.csv'}", markup=False)
+    console.print("Train the best one:", markup=False)
+    command = shlex.join([*words, "--out", f"runs/{out.resolve().name}"])
+    Console(soft_wrap=True, highlight=False).print(command, markup=False)

@@ -1,0 +1,74 @@
+"""What commands show: progress, scores, and errors as one line."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from rnc.training.loop import Record
+
+console = Console(stderr=True)
+
+
+@contextlib.contextmanager
+def friendly(when_stopped: str | None = None) -> Iterator[None]:
+    """Expected errors as one clear line, and how to go on after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if when_stopped is not None:
+            console.print(f"\nStopped. {when_stopped}", markup=False)
+        raise typer.Exit(130) from None
+    except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
+        console.print(f"rnc: {error}", markup=False, style="red")
+        raise typer.Exit(2) from None
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Callable[["Record"], None]]:
+    """A progress bar that records feed: loss, gap to the bound, validation error, time left."""
+    from rnc.distributed import is_first_process
+
+    progress = Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not is_first_process(),
+    )
+    tasks: dict[str, Any] = {}
+
+    def show(record: "Record") -> None:
+        if record.stage not in tasks or record.epoch == 1:
+            tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
+        numbers = f"loss {record.train_loss:.4f}"
+        if record.gap is not None:
+            numbers += f"  gap {record.gap:.3f}"
+        if record.val_error is not None:
+            numbers += f"  val {record.val_error:.4g}"
+        progress.update(tasks[record.stage], completed=record.epoch, numbers=numbers)
+
+    with progress:
+        yield show
+
+
+def print_scores(folder: Path) -> None:
+    """The scores of a finished run, or of an evaluation."""
+    path = folder / "scores.json"
+    if not path.exists():
+        raise FileNotFoundError(f"{folder} has no scores.json: the run is not finished.")
+    scores = json.loads(path.read_text(encoding="utf-8"))
+    table = RichTable("score", "value")
+    for name, value in scores.get("test", {}).items():
+        table.add_row(name, f"{value:.4g}")
+    Console().print(table)
+    for scheme, error in sorted(scores.get("auto", {}).items(), key=lambda item: item[1]):
+        Console().print(f"{scheme}: validation error {error:.4g}")

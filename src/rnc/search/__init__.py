@@ -1,0 +1,17 @@
+"""Search: Optuna over fields of FitConfig, by the validation error alone."""
+
+from rnc.search.folder import Trial, without_test
+from rnc.search.space import Choice, Range, Space, check_space, default_space, field_type
+from rnc.search.study import search
+
+__all__ = [
+    "Choice",
+    "Range",
+    "Space",
+    "Trial",
+    "check_space",
+    "default_space",
+    "field_type",
+    "search",
+    "without_test",
+]

@@ -1,0 +1,113 @@
+"""Where to search: fields of FitConfig, and what each may be."""
+
+import math
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from rnc.config import FitConfig
+
+_RATES = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+_DECAYS = (1e-6, 1e-5, 1e-4, 1e-3)
+_TEMPERATURES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True)
+class Range:
+    """All numbers between two; whole numbers for a field that takes them."""
+
+    low: float
+    high: float
+    log: bool = False
+    """As likely between 0.01 and 0.1 as between 0.1 and 1."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A few values."""
+
+    values: Sequence[Any]
+
+
+Space = Mapping[str, Range | Choice]
+"""Where to search: names of fields of FitConfig, and what each may be."""
+
+
+def default_space(base: FitConfig) -> dict[str, Range | Choice]:
+    """The paper's grid of rate, weight decay and temperature.
+
+    AdamW gets a hundredth of the rates, which the paper chose for SGD (our choice). A scheme
+    without a contrastive loss has no temperature.
+    """
+    scale = 0.01 if base.resolve().optimizer == "adamw" else 1.0
+    space: dict[str, Range | Choice] = {
+        "lr": Choice([round(rate * scale, 6) for rate in _RATES]),
+        "weight_decay": Choice(_DECAYS),
+    }
+    if base.scheme not in ("end2end", "two-stage"):
+        name = "temperature" if base.objective == "rnc" else "contrast_temperature"
+        space[name] = Choice(_TEMPERATURES)
+    return space
+
+
+def field_type(name: str) -> Any:
+    """The type of a field of FitConfig; an unknown name lists the known ones."""
+    known = get_type_hints(FitConfig)
+    if name not in known:
+        raise ValueError(f"There is no option {name!r} to search; known are {', '.join(known)}.")
+    return known[name]
+
+
+def check_space(space: Space, base: FitConfig) -> dict[str, Range | Choice]:
+    """The space with every value of its field's type, or an error that names the value."""
+    if not space:
+        raise ValueError("A search needs at least one option to search, as lr; got none.")
+    checked: dict[str, Range | Choice] = {}
+    for name, part in space.items():
+        kind, values = field_type(name), []
+        if isinstance(part, Range):
+            limits = _check_range(name, part, kind)
+            checked[name], values = limits, [limits.low, limits.high]
+        else:
+            values = [_check_value(name, value, kind) for value in part.values]
+            if len(values) != len(set(values)) or not values:
+                raise ValueError(f"{name} needs values that differ; got {list(part.values)}.")
+            checked[name] = Choice(values)
+        for value in values:
+            FitConfig.from_json({**base.to_json(), name: value})  # raises where it is refused
+    return checked
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _check_range(name: str, part: Range, kind: Any) -> Range:
+    number = next((one for one in (int, float) if one in _members(kind)), None)
+    if number is None:
+        raise ValueError(f"{name} is no number, so it has no range. Give its values as a choice.")
+    low, high = (_check_value(name, value, number) for value in (part.low, part.high))
+    if not low < high or not math.isfinite(low) or not math.isfinite(high):
+        raise ValueError(f"A range goes from low to high; {name} got {low!r} to {high!r}.")
+    if part.log and low <= 0:
+        raise ValueError(f"A range on a log scale starts above 0; {name} starts at {low!r}.")
+    return Range(low, high, part.log)
+
+
+def _check_value(name: str, value: Any, kind: Any) -> Any:
+    for one in _members(kind):
+        if get_origin(one) is Literal and value in get_args(one):
+            return value
+        if one is type(None) and value is None:
+            return None
+        if one is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if one is int and isinstance(value, float) and value.is_integer():
+            return int(value)
+        if type(value) is one:
+            return value
+    names = " or ".join(getattr(one, "__name__", str(one)) for one in _members(kind))
+    if get_origin(kind) is Literal:
+        names = f"one of {', '.join(get_args(kind))}"
+    raise ValueError(f"{name} must be {names}; got {value!r}.")

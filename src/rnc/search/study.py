@@ -1,0 +1,361 @@
+"""A study: trials by Optuna on the validation error; the test rows are never seen.
+
+Every process that searches with the same storage and study name is a worker of one study. A worker
+writes a heartbeat; when that stops, another one does its trial again.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import shutil
+import socket
+import time
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.table import Table
+from rnc.evaluation.folder import Show
+from rnc.files import write_json
+from rnc.search.folder import Trial, check_folder, digest, key_of, without_test, write_trials
+from rnc.search.space import Choice, Range, Space, check_space, default_space
+from rnc.training.loop import Record
+from rnc.training.recipes import build_regressor, train
+
+try:
+    import optuna
+    import sqlalchemy
+    from optuna.trial import FrozenTrial, TrialState
+except ImportError as error:
+    raise ImportError(
+        f"rnc search needs the package optuna ({error}). Get it with: "
+        'pip install "rank-n-contrast[search]"'
+    ) from error
+
+MOST_REPEATS = 3
+_REPEATS = "retry_history"  # numbers of the trials that a trial repeats, by Optuna's name for it
+_ENDED = "ended"  # what went wrong with the training of a trial
+
+
+def search(
+    table: Table,
+    base: FitConfig,
+    out: Path,
+    *,
+    space: Space | None = None,
+    trials: int = 20,
+    storage: str | None = None,
+    study: str | None = None,
+    prune: bool = True,
+    heartbeat: int = 30,
+    show: Show = lambda done, total, what: None,
+) -> Iterator[Trial]:
+    """Train until a study has enough trials; yields each trial of this process when it ends.
+
+    A study that is there already is continued. Trials of a space of choices go once through all
+    combinations, in an order by base.seed; a space with a range is searched by Optuna's TPE.
+
+    Args:
+        table: training and validation rows; others are hidden from the trials.
+        base: all that is not searched.
+        out: the study folder; must be new, empty, or of this study.
+        space: where to search; by default `default_space`.
+        trials: of the whole study, with those of earlier calls and of other workers. Workers that
+            start their last trial at the same time may end with one more each.
+        storage: database URL that workers share, as SQLAlchemy takes it; by default study.db.
+        study: its name in the storage; by default that of the folder.
+        prune: stop trials whose validation errors are above the median of the others'.
+        heartbeat: seconds between signs of life; after three without one a trial is given back.
+        show: called as a trial goes on.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "rnc search trains each trial in one process; it was started under torchrun. Start it "
+            "several times with the same --storage instead."
+        )
+    space = check_space(default_space(base) if space is None else space, base)
+    check_folder(out)
+    url = storage or f"sqlite:///{out / 'study.db'}"
+    setup = _setup(table, base, space)
+    written = {"study": study or out.resolve().name, "storage": _without_password(url), **setup}
+    write_json(out / "study.json", written)
+    with _storage_errors(url), _storage(url, heartbeat) as database:
+        opened = _open_study(database, written["study"], setup)
+        opened.pruner = _pruner(base.resolve())
+        worker = _Worker(opened, without_test(table), base, out, space, show)
+        worker.repeatable = storage is None
+        # Errors of other schemes say nothing about those of one that is still to come.
+        worker.prunes = prune and base.scheme != "auto" and "scheme" not in space
+        yield from worker.run(trials, heartbeat)
+
+
+# ---------------------------------------------------------------------------------- the worker
+
+
+class _Worker:
+    """One process of a study."""
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        table: Table,
+        base: FitConfig,
+        out: Path,
+        space: Space,
+        show: Show,
+    ) -> None:
+        self.study, self.table, self.base, self.out = study, table, base, out
+        self.space, self.show = space, show
+        self.prunes = self.repeatable = True
+        self.current, self.taken = -1, False  # number of the trial; whether another worker has it
+
+    def run(self, trials: int, heartbeat: int) -> Iterator[Trial]:
+        """Trials until the study has enough, those of other workers included."""
+        choices = [part.values for part in self.space.values() if isinstance(part, Choice)]
+        is_grid = len(choices) == len(self.space)
+        limit = min(trials, math.prod(map(len, choices))) if is_grid else trials
+        self.write()
+        while True:
+            with _quietly():
+                optuna.storages.fail_stale_trials(self.study)
+            ended, running, waiting = self._counts()
+            if ended >= limit:
+                break
+            if waiting or ended + running < limit:
+                yield self._one(is_grid)
+            else:
+                self.show(ended, limit, f"waiting for {running} trials of other workers")
+                time.sleep(min(heartbeat, 5))
+        self.write()
+
+    def _counts(self) -> tuple[int, int, int]:
+        """Trials that ended for good, that run, and that wait to be done again."""
+        trials = self.study.get_trials(deepcopy=False)
+        repeated = {number for trial in trials for number in trial.system_attrs.get(_REPEATS, [])}
+        states = [t.state for t in trials if t.number not in repeated]
+        running, waiting = states.count(TrialState.RUNNING), states.count(TrialState.WAITING)
+        return len(states) - running - waiting, running, waiting
+
+    def _one(self, is_grid: bool) -> Trial:
+        """Do a trial: one that was given back, or a new one."""
+        if is_grid:
+            grid = {k: part.values for k, part in self.space.items() if isinstance(part, Choice)}
+            self.study.sampler = optuna.samplers.GridSampler(grid, seed=self.base.seed)
+        else:
+            seed = self.base.seed + len(self.study.get_trials(deepcopy=False))
+            with _quietly():
+                self.study.sampler = optuna.samplers.TPESampler(
+                    seed=seed if self.repeatable else None, constant_liar=True
+                )
+        self.taken = False
+        try:
+            self.study.optimize(self._objective, n_trials=1)
+        except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
+            if not self.taken:
+                raise
+        finally:
+            self.write()
+        return _trial(self.study.get_trials(deepcopy=False)[self.current])
+
+    def _objective(self, trial: optuna.Trial) -> float:
+        self.current = trial.number
+        try:
+            trial.set_user_attr("worker", f"{socket.gethostname()}:{os.getpid()}")
+            error = self._train(trial, self._config(trial))
+            trial.set_user_attr("validation_error", error)  # raises if the trial was given away
+        except optuna.exceptions.UpdateFinishedTrialError:
+            self.taken = True  # it was thought dead, as after a laptop slept
+            raise
+        except (FloatingPointError, torch.OutOfMemoryError) as problem:
+            diverged = isinstance(problem, FloatingPointError)
+            trial.set_user_attr(_ENDED, "diverged" if diverged else "out of memory")
+            raise optuna.TrialPruned from problem
+        except (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError):
+            raise
+        except BaseException:
+            _give_back(self.study, self.study.get_trials(deepcopy=False)[trial.number])
+            raise
+        return error
+
+    def _config(self, trial: optuna.Trial) -> FitConfig:
+        params = {name: _suggest(trial, name, part) for name, part in self.space.items()}
+        try:
+            return dataclasses.replace(self.base, **params)
+        except ValueError as problem:  # options that do not go together
+            trial.set_user_attr(_ENDED, "impossible")
+            raise optuna.TrialPruned from problem
+
+    def _train(self, trial: optuna.Trial, config: FitConfig) -> float:
+        """The best validation error; a trial that was stopped goes on from its checkpoint."""
+        folder = self.out / "checkpoints" / key_of(self.table, config)
+        model, errors = build_regressor(self.table, config), []
+        records = cast(Generator[Record], train(model, self.table, config, folder))
+        with closing(records):  # or what it set up would outlive a pruned trial
+            for record in records:
+                what = f"trial {trial.number} {record.stage}, loss {record.train_loss:.4g}"
+                if record.val_error is not None:
+                    errors.append(record.val_error)
+                    trial.report(record.val_error, len(errors))
+                    what += f", validation error {record.val_error:.4g}"
+                self.show(record.epoch, record.epochs, what)
+                is_early = record.val_error is not None and record.epoch < record.epochs
+                if self.prunes and is_early and trial.should_prune():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise optuna.TrialPruned
+        shutil.rmtree(folder, ignore_errors=True)
+        if not math.isfinite(min(errors)):
+            raise FloatingPointError
+        return min(errors)
+
+    def write(self) -> None:
+        """Write trials.csv and best.json as the study is now."""
+        trials = [_trial(trial) for trial in self.study.get_trials(deepcopy=False)]
+        write_trials(self.out, trials, self.base, tuple(self.space))
+
+
+def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
+    """The median of at least five trials, after a tenth of the epochs."""
+    short = config.scheme in ("probe", "finetune")
+    epochs = (config.head_epochs if short else config.epochs) or 0
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, epochs // 10))
+
+
+def _suggest(trial: optuna.Trial, name: str, part: Range | Choice) -> Any:
+    if isinstance(part, Choice):
+        return trial.suggest_categorical(name, list(part.values))
+    if isinstance(part.low, int) and isinstance(part.high, int):
+        return trial.suggest_int(name, part.low, part.high, log=part.log)
+    return trial.suggest_float(name, part.low, part.high, log=part.log)
+
+
+def _trial(trial: FrozenTrial) -> Trial:
+    state = "failed" if trial.state == TrialState.FAIL else trial.state.name.lower()
+    return Trial(
+        number=trial.number,
+        state=trial.user_attrs.get(_ENDED, state),
+        validation_error=trial.value if trial.values else None,
+        params=trial.params,
+        seconds=None if trial.duration is None else round(trial.duration.total_seconds(), 1),
+        worker=trial.user_attrs.get("worker", ""),
+        repeats=tuple(trial.system_attrs.get(_REPEATS, ())),
+    )
+
+
+def _give_back(study: optuna.Study, trial: FrozenTrial) -> None:
+    """Let any worker do a trial again from its start, but not for ever."""
+    history = [*trial.system_attrs.get(_REPEATS, []), trial.number]
+    if len(history) > MOST_REPEATS:
+        return
+    again = optuna.create_trial(
+        state=TrialState.WAITING,
+        params=trial.params,
+        distributions=trial.distributions,
+        system_attrs={**trial.system_attrs, _REPEATS: history},
+    )
+    study.add_trial(again)
+
+
+# --------------------------------------------------------------------------------- the storage
+
+
+def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:
+    """What all workers of a study must agree on, as JSON types."""
+    fixed = {k: v for k, v in base.to_json().items() if k not in {*SPEED_ONLY, *space}}
+    where = {
+        name: list(part.values) if isinstance(part, Choice) else asdict(part)
+        for name, part in space.items()
+    }
+    setup = {**fixed, "space": where, "targets": digest(table)}
+    return dict(json.loads(json.dumps(setup)))  # as the storage gives it back
+
+
+def _open_study(
+    storage: optuna.storages.RDBStorage, name: str, setup: dict[str, Any]
+) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
+    before = study.user_attrs.get("setup")
+    if before is None:
+        study.set_user_attr("setup", setup)
+    elif changed := [k for k in {**before, **setup} if before.get(k) != setup.get(k)]:
+        listed = "; ".join(f"{k}: {before.get(k)!r} then, {setup.get(k)!r} now" for k in changed)
+        raise ValueError(
+            f"The study {name!r} was started with other options or data ({listed}). Use the same "
+            "ones to continue it, or another --out and --study."
+        )
+    return study
+
+
+def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
+    is_sqlite = url.startswith("sqlite")
+    engine = {"connect_args": {"timeout": 60}} if is_sqlite else {"pool_pre_ping": True}
+    for attempt in range(5):
+        try:
+            with _quietly():
+                return optuna.storages.RDBStorage(
+                    url,
+                    engine_kwargs=engine,
+                    heartbeat_interval=heartbeat,
+                    grace_period=3 * heartbeat,
+                    heartbeat_stale_trial_callback=_give_back,
+                )
+        except sqlalchemy.exc.SQLAlchemyError as problem:
+            # Two workers that start on an empty database both make its tables.
+            if attempt == 4 or not any(w in str(problem) for w in ("already exists", "duplicate")):
+                raise
+            time.sleep(0.2 * (attempt + 1))
+    raise AssertionError("the last attempt returns or raises")
+
+
+@contextmanager
+def _storage(url: str, heartbeat: int) -> Iterator[optuna.storages.RDBStorage]:
+    """The database, with its connections closed in the end."""
+    storage = _open_storage(url, heartbeat)
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+@contextmanager
+def _storage_errors(url: str) -> Iterator[None]:
+    """Errors of the database as one sentence, without the password."""
+    try:
+        yield
+    except ImportError as problem:
+        raise ImportError(
+            f"The storage {_without_password(url)} needs a driver of its database ({problem}). For "
+            "PostgreSQL: pip install 'psycopg[binary]', and a URL that starts with "
+            "postgresql+psycopg://."
+        ) from problem
+    except (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError) as problem:
+        cause = problem.__cause__ or problem
+        reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+        raise RuntimeError(
+            f"The storage {_without_password(url)} cannot be used ({reason}). Check that it is a "
+            "URL such as postgresql+psycopg://USER:PASSWORD@HOST/NAME and that its server runs; "
+            "the same command then goes on with the study."
+        ) from problem
+
+
+def _without_password(url: str) -> str:
+    try:
+        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url.split("@")[-1])
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without Optuna's warning that heartbeats may change in a later version."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
