@@ -2,7 +2,7 @@
 
     network  forward, backward and update on a batch that is already there: the limit
     rnc      the RnC loss, two views
-    supcon   a plain supervised contrastive loss on the same features, two views
+    supcon   objective supcon, with its projection head, two views
     l1       end to end, one view, against its own limit
 
 12,208 random images, as many as AgeDB has for training, batches of 256, resnet18, bf16.
@@ -11,6 +11,7 @@
 """
 
 import argparse
+import dataclasses
 import statistics
 import time
 from collections.abc import Iterator
@@ -20,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from loss_speed import supcon_loss
 from results_file import append_rows
 from rnc import FitConfig
 from rnc.data import Table, table_from_arrays
@@ -29,9 +29,9 @@ from rnc.theory import lower_bound
 from rnc.training.batches import Batches, Picked
 from rnc.training.graphs import GraphedStep
 from rnc.training.loop import Stage, make_fabric, run_stage
+from rnc.training.objectives import Objective, encoder_objective, head_objective
 from rnc.training.recipes import build_regressor
 from rnc.training.speed import tf32
-from rnc.training.steps import contrast_step, head_step
 
 IMAGES, BATCH = 12_208, 256
 
@@ -45,29 +45,31 @@ def make_table(size: int) -> Table:
     return table_from_arrays(images, ages, split=split)
 
 
-def supcon_step(features: Tensor, outputs: Tensor, targets: Tensor) -> Tensor:
-    """`supcon_loss` of all views."""
-    return supcon_loss(features.flatten(0, 1).float(), targets[:, 0].repeat_interleave(2))
+def contestant(
+    name: str, model: Regressor, config: FitConfig, targets: Tensor, epochs: int
+) -> tuple[Stage, Objective]:
+    """How to train, and what to minimise."""
+    stage = Stage(
+        name=name,
+        views=1 if name == "l1" else 2,
+        epochs=epochs,
+        batch_size=BATCH,
+        optimizer="sgd",
+        lr=0.01,
+        lr_decay=0.1,
+        weight_decay=1e-4,
+        drop_last=True,
+        bound=bound if name == "rnc" else None,
+    )
+    if name == "l1":
+        return stage, head_objective(model, config, targets, gather=False)
+    config = dataclasses.replace(config, objective=name)
+    return stage, encoder_objective(model, config, targets, updates=1000, gather=False)
 
 
-def stages(model: Regressor, config: FitConfig, epochs: int) -> dict[str, Stage]:
-    """The contestants by name."""
-
-    def stage(name: str, part: str, views: int, **more: object) -> Stage:
-        common = {"optimizer": "sgd", "lr": 0.01, "lr_decay": 0.1, "weight_decay": 1e-4}
-        return Stage(
-            name=name, part=part, views=views, epochs=epochs, batch_size=BATCH, **common, **more
-        )
-
-    def bound(targets: Tensor, views: int) -> Tensor:
-        return lower_bound(targets, views=views)
-
-    rnc_step = contrast_step(config, gather=False)
-    return {
-        "rnc": stage("rnc", "encoder", 2, step=rnc_step, drop_last=True, bound=bound),
-        "supcon": stage("supcon", "encoder", 2, step=supcon_step, drop_last=True),
-        "l1": stage("l1", "all", 1, step=head_step(model.head, gather=False), drop_last=True),
-    }
+def bound(targets: Tensor, views: int) -> Tensor:
+    """The lowest value that the RnC loss can take."""
+    return lower_bound(targets, views=views)
 
 
 def network_seconds(model: Regressor, size: int, views: int, epochs: int) -> float:
@@ -112,8 +114,10 @@ def measure(size: int, epochs: int) -> Iterator[tuple[str, float]]:
         fabric = make_fabric(config)
         batches = Batches(table, model, device=fabric.device, channels_last=True)
         batches.compile()
-        stage = stages(model, config, epochs)[name]
-        records = list(run_stage(fabric, model, stage, batches, compiled=True, graphed=True))
+        stage, objective = contestant(name, model, config, batches.known_targets, epochs)
+        records = list(
+            run_stage(fabric, model, objective, stage, batches, compiled=True, graphed=True)
+        )
         yield name, statistics.median(record.seconds for record in records[1:])
 
 

@@ -166,6 +166,31 @@ def test_prototypes_have_no_length_and_can_be_held() -> None:
     assert all(p.grad is not None for p in head.mlp.parameters())
 
 
+def test_a_share_of_the_gradient_reaches_the_prototypes() -> None:
+    head, x = DinoHead(4, hidden=8, bottleneck=3, prototypes=5), torch.randn(6, 4)
+    gradients = []
+    for learning in (None, torch.tensor(0.25), torch.tensor(0.0)):
+        head.zero_grad()
+        outputs = head(x, learning=learning)
+        assert torch.equal(outputs, head(x))
+        outputs.square().sum().backward()
+        gradients.append([p.grad.clone() for p in (head.prototypes, head.mlp[0].weight)])
+    torch.testing.assert_close(gradients[1][0], 0.25 * gradients[0][0])
+    assert gradients[0][0].any()
+    assert not gradients[2][0].any()
+    torch.testing.assert_close(gradients[2][1], gradients[0][1])
+
+
+def test_a_momentum_may_be_a_tensor() -> None:
+    student = nn.Linear(3, 2)
+    teachers = [nn.Linear(3, 2) for _ in range(2)]
+    teachers[1].load_state_dict(teachers[0].state_dict())
+    update_teacher(student, teachers[0], 0.7)
+    update_teacher(student, teachers[1], torch.tensor(0.7, dtype=torch.float64))
+    for a, b in zip(*(teacher.parameters() for teacher in teachers), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_a_warm_up_ends_at_the_base() -> None:
     values = [cosine_schedule(i, 10, base=2.0, final=0.0, warmup=4, start=0.5) for i in range(11)]
     assert values[:5] == [0.5, 1.0, 1.5, 2.0, 2.0]

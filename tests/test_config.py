@@ -10,8 +10,9 @@ import pytest
 from rnc.config import FitConfig
 
 CHOICES = {
-    "scheme": "probe, finetune, regularize, end2end, auto",
-    "objective": "rnc",
+    "scheme": "probe, finetune, regularize, end2end, two-stage, auto",
+    "objective": "rnc, supcon, simclr, dino",
+    "regularizer": "none, ranksim, ordinal-entropy, fds",
     "optimizer": "sgd, adamw",
     "head_solver": "sgd, exact",
     "device": "auto, cpu, cuda",
@@ -19,8 +20,17 @@ CHOICES = {
     "preset": "paper, quick",
 }
 OTHER: dict[str, Any] = {
-    "scheme": "auto",
-    "objective": "rnc",
+    "scheme": "finetune",
+    "objective": "supcon",
+    "regularizer": "ranksim",
+    "regularizer_weight": 2.5,
+    "lds": True,
+    "c_mixup": True,
+    "mixup_alpha": 1.5,
+    "mixup_bandwidth": 4.0,
+    "projection_size": 32,
+    "prototypes": 64,
+    "original": True,
     "head": "corn",
     "low": -5.0,
     "high": 90.5,
@@ -40,8 +50,9 @@ OTHER: dict[str, Any] = {
     "lr_decay": 0.5,
     "head_lr": 0.02,
     "head_solver": "sgd",
-    "temperature": 0.1,
-    "label_distance": "circular",
+    "temperature": 2.0,
+    "contrast_temperature": 0.5,
+    "label_distance": "angular",
     "similarity": "cosine",
     "period": 24.0,
     "rnc_weight": 0.3,
@@ -86,6 +97,8 @@ def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
         ("head_batch_size", 1),
         ("accumulate", 1),
         ("image_size", 1),
+        ("projection_size", 1),
+        ("prototypes", 1),
         ("head_epochs", 0),
         ("views", 0),
         ("weight_decay", 0),
@@ -100,7 +113,19 @@ def test_a_number_has_a_least_value(name: str, least: int) -> None:
             config_of({name: value})
 
 
-@pytest.mark.parametrize("name", ["lr", "head_lr", "clip", "temperature"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lr",
+        "head_lr",
+        "clip",
+        "temperature",
+        "contrast_temperature",
+        "regularizer_weight",
+        "mixup_alpha",
+        "mixup_bandwidth",
+    ],
+)
 @pytest.mark.parametrize("value", [0, -0.5, math.nan, math.inf])
 def test_rates_are_positive(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must be a positive number; got {value}\."):
@@ -113,6 +138,58 @@ def test_rnc_needs_two_rows_to_contrast() -> None:
     with pytest.raises(ValueError, match=r"batch_size must be at least 2; got 1\."):
         FitConfig(batch_size=1, views=0)
     assert FitConfig(batch_size=1, views=2).batch_size == 1
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"scheme": "regularize", "objective": "supcon"},
+        r"adds the RnC loss .*; got objective='supcon'\. Use objective='rnc', or scheme probe",
+    ),
+    ({"objective": "simclr", "views": 1}, r"views of a sample: views must be at least 2; got 1\."),
+    ({"objective": "dino", "views": 0}, r"views of a sample: views must be at least 2; got 0\."),
+    ({"objective": "supcon", "views": 1, "batch_size": 1}, r"batch_size must be at least 2; got 1"),
+    (
+        {"objective": "dino", "c_mixup": True},
+        r"dino must not see any\. Use objective rnc or supcon",
+    ),
+    (
+        {"objective": "supcon", "temperature": 0.5},
+        r"supcon has no temperature, .* as 0\.5; its own is contrast_temperature\.",
+    ),
+    (
+        {"contrast_temperature": 0.5},
+        r"rnc has no contrast_temperature, .* as 0\.5; its own is temperature\.",
+    ),
+    ({"regularizer": "fds"}, r"fds shapes features, and scheme probe .* Use scheme end2end"),
+    ({"regularizer": "ranksim", "scheme": "auto"}, r"ranksim .* scheme auto .* Use scheme end2end"),
+    ({"regularizer_weight": 2.0}, r"regularizer_weight=2\.0 .*: there is none\. Leave it out"),
+    (
+        {"regularizer": "fds", "regularizer_weight": 2.0, "scheme": "end2end"},
+        r"fds changes features and adds no loss\. Leave it out, or use regularizer ranksim",
+    ),
+    (
+        {"lds": True, "label_distance": "circular", "period": 24.0},
+        r"bins on a line.*got label_distance='circular'\. Use regularizer ranksim",
+    ),
+    ({"original": True}, r"original=True changes nothing here: .*got head='l1'\. Leave it out"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_methods_that_do_not_go_together_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config_of(fields)
+
+
+def test_an_objective_without_a_part_in_the_scheme_is_no_error() -> None:
+    for objective in ("supcon", "simclr", "dino"):
+        config = config_of({"scheme": "end2end", "objective": objective, "views": 0})
+        assert config.rate(contrast=False) == 0.2
+
+
+def test_every_objective_has_its_published_rate() -> None:
+    rates = {name: config_of({"objective": name}).rate(contrast=True) for name in ("rnc", "supcon")}
+    assert rates == {"rnc": 0.5, "supcon": 0.05}
 
 
 def test_every_field_comes_back_from_json() -> None:

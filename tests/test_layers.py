@@ -14,7 +14,7 @@ LAYERS = [
     ["training"],
     ["evaluation", "export"],
     ["runs", "search", "report", "reproduce"],
-    ["demo"],
+    ["compare", "demo"],
     ["estimator", "cli"],
 ]
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}

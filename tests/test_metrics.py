@@ -12,6 +12,8 @@ from sklearn.metrics import r2_score
 from golden import golden_cases
 from rnc.metrics import (
     angular_error,
+    circular_error,
+    error_measure,
     geometric_mean_error,
     mae,
     mse,
@@ -202,6 +204,30 @@ def test_shot_groups_count_labels_rounded_to_the_step() -> None:
     assert groups.tolist() == ["medium", "medium", "few", "few", "few", "few"]
 
 
+def test_a_circular_error_goes_the_shorter_way() -> None:
+    target = np.array([0.5, 23.0, 12.0, 3.0])
+    prediction = np.array([23.5, 25.0, 0.0, 51.0])  # 1, 2, 12 and 0 away
+    assert circular_error(prediction, target, period=24) == pytest.approx(3.75)
+    both = np.stack([target, target], axis=1)
+    pooled = circular_error(np.stack([prediction, target], axis=1), both, period=24)
+    assert pooled == pytest.approx(3.75 / 2)
+    far = circular_error(prediction + 24 * 7, torch.tensor(target), period=24)
+    assert far == pytest.approx(3.75)
+
+
+def test_every_label_distance_has_its_error() -> None:
+    prediction, target = np.array([[10.0, 350.0]]), np.array([[10.0, 0.0]])
+    errors = {
+        "l1": mae(prediction, target),
+        "angular": angular_error(prediction, target),
+        "circular": circular_error(prediction, target, period=360),
+    }
+    assert len(set(errors.values())) == 3
+    for name, expected in errors.items():
+        period = 360.0 if name == "circular" else None
+        assert error_measure(name, period)(prediction, target) == expected
+
+
 # -------------------------------------------------------------------------------------- refused
 
 
@@ -220,6 +246,7 @@ ONE, NAN = np.array([1.0, 2.0, 3.0]), np.array([1.0, math.nan, math.inf])
             r"one finite mean per target, 1 .* got \[1\.0, 2\.0",
         ),
         (lambda: r2(ONE, ONE, mean=math.nan), r"one finite mean per target, 1 in all; got nan\."),
+        (lambda: circular_error(ONE, ONE, period=0.0), r"positive period \(24 .*; got 0\.0\."),
         (lambda: angular_error(ONE, ONE), r"\(n, 2\), pitch .* got \(3, 1\) and \(3, 1\)\."),
         (
             lambda: regression_scores(ONE, ONE, ONE[:, None].repeat(2, 1)),

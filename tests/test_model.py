@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from rnc.data import Table
+from rnc.heads import head_config
 from rnc.model import Regressor, read_config
 from rnc.training.recipes import build_regressor
 from training_cases import columns, images, normalised, quick, same, signals, weights
@@ -155,6 +156,18 @@ def test_an_encoder_of_your_own_is_passed_again(tmp_path: Path) -> None:
         Regressor.load(tmp_path)
     loaded = Regressor.load(tmp_path, encoder=normalised())
     assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
+
+
+def test_a_new_head_is_saved_as_what_it_is(tmp_path: Path) -> None:
+    table = columns()
+    model = model_of(table)
+    before = model.embed(table.x)
+    model.replace_head(head_config("corn", model.head.config.d, table.y.round()))
+    model.save(tmp_path)
+    loaded = Regressor.load(tmp_path)
+    assert loaded.head.config.name == loaded.config.head["name"] == "corn"
+    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
+    assert np.array_equal(loaded.embed(table.x), before)
 
 
 def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from rnc.distributed import is_first_process
 from rnc.files import read_tensors, write_tensors
@@ -22,16 +23,48 @@ CASES: dict[str, dict[str, Any]] = {
     "regularize": {"scheme": "regularize", "rnc_weight": 0.5},
     "accumulated and clipped": {"scheme": "end2end", "accumulate": 2, "clip": 0.1},
     "auto": {"scheme": "auto", "views": 0},
+    "corn": {"scheme": "end2end", "head": "corn"},
+    "supcon": {"objective": "supcon", "step": 20.0},
+    "simclr, finetuned": {"objective": "simclr", "scheme": "finetune"},
+    "dino": {"objective": "dino", "prototypes": 16, "head_solver": "sgd"},
+    "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True, "step": 10.0},
+    "ordinal entropy, mixed": {
+        "scheme": "end2end",
+        "regularizer": "ordinal-entropy",
+        "c_mixup": True,
+    },
+    "ranksim": {"scheme": "end2end", "regularizer": "ranksim", "lr": 0.005},
+    "idle and frozen parts": {"scheme": "end2end"},
     "batch normalisation": {"scheme": "end2end"},
 }
 ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statistics are per process
+
+
+def encoder_of(case: str) -> nn.Module:
+    """Without statistics, but in one case; in another, with parts that get no gradient."""
+    encoder = unnormalised() if case in ALIKE else normalised()
+    if case == "idle and frozen parts":
+        encoder[0].requires_grad_(False)
+        encoder.idle = WithoutUse()
+    return encoder
+
+
+class WithoutUse(nn.Module):
+    """Has a parameter, and does nothing with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows
 
 
 def run(case: str, folder: Path) -> None:
     """Train; every process leaves its weights and records."""
     table = columns(rows=70)  # 49 to train: without drop_last, one process has none of the last 1
     config = quick(epochs=3, **{"lr": 0.02, **CASES[case]})
-    model = build_regressor(table, config, unnormalised() if case in ALIKE else normalised())
+    model = build_regressor(table, config, encoder_of(case))
     records = [dataclasses.asdict(record) for record in train(model, table, config, folder)]
     name = "first" if is_first_process() else "other"
     write_tensors(folder / name, model.state_dict(), records)
@@ -77,7 +110,7 @@ def test_two_processes_train_like_one(case: str, together: Path, tmp_path: Path)
         assert numbers(record) == pytest.approx(numbers(expected), rel=1e-4)
     for name, value in weights.items():
         torch.testing.assert_close(value, alone[name], rtol=1e-4, atol=1e-4, msg=name)
-    start = build_regressor(columns(rows=70), quick(**CASES[case]), unnormalised()).state_dict()
+    start = build_regressor(columns(rows=70), quick(**CASES[case]), encoder_of(case)).state_dict()
     assert max((start[name] - alone[name]).abs().max() for name in alone) > 1e-2
 
 

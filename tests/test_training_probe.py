@@ -96,6 +96,28 @@ def test_it_reports_what_the_head_has() -> None:
         assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-4)
 
 
+@pytest.mark.parametrize("name", ["l1", "mse", "dex", "or"])
+def test_a_weight_of_two_is_a_sample_that_comes_twice(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, targets = problem()
+    only(monkeypatch, 1e-3)
+    twice = torch.arange(80) < 20
+    weights = torch.where(twice, 2.0, 1.0)
+    repeated = (torch.cat([features, features[twice]]), torch.cat([targets, targets[twice]]))
+    predictions = []
+    for training, options in (
+        ((features, targets), {"weights": weights / weights.mean()}),
+        (repeated, {}),
+        ((features, targets), {}),
+    ):
+        head = make_head(name, 5, targets)
+        solve_head(head, *training, features, targets, steps=2000, **options)
+        predictions.append(head.decode(head(features)))
+    weighted, doubled, plain = predictions
+    assert (weighted - doubled).abs().mean() < 0.2 * (weighted - plain).abs().mean()
+
+
 def test_validation_picks_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
     features = torch.randn(80, 30)  # nearly as many as training samples

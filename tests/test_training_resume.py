@@ -30,6 +30,10 @@ CASES: dict[str, dict[str, Any]] = {
     "adamw, head by steps": {"optimizer": "adamw", "head_solver": "sgd"},
     "auto": {"scheme": "auto", "accumulate": 2, "clip": 1.0},
     "best epoch first": {"scheme": "end2end", "lr": 0.05, "lr_decay": 1.0},
+    "supcon": {"objective": "supcon"},
+    "dino": {"objective": "dino"},
+    "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True, "c_mixup": True},
+    "two-stage": {"scheme": "two-stage", "head": "dex", "head_solver": "sgd"},
 }
 STEPS = 5
 """Batches in an epoch."""
@@ -203,7 +207,8 @@ def batches_of(epoch: int = 1, stage: str = "encoder", **options: Any) -> list[B
 
 def equal(a: list[Batch], b: list[Batch]) -> bool:
     pairs = zip(a, b, strict=True)
-    return all(torch.equal(x, y) for one, two in pairs for x, y in zip(one, two, strict=True))
+    parts = [(x, y) for one, two in pairs for x, y in zip(one[:3], two[:3], strict=True)]
+    return all(torch.equal(x, y) for x, y in parts)
 
 
 def test_an_epoch_serves_every_row_once() -> None:

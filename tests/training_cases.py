@@ -1,5 +1,6 @@
 """Tiny problems that the tests of models and of training share."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ def images(rows: int = 60, channels: int = 3) -> Table:
     level = rng.integers(20, 220, size=rows)
     noise = rng.integers(0, 30, size=(rows, channels, 20, 20))
     return table_from_arrays((level[:, None, None, None] + noise).astype(np.uint8), level)
+
+
+def whole(table: Table) -> Table:
+    """The same with targets that are whole numbers from 0, many of them more than once."""
+    y = (table.y / 8).round()
+    return dataclasses.replace(table, y=y - y.min())
 
 
 def quick(**changes: Any) -> FitConfig:
@@ -76,3 +83,11 @@ def weights(module: nn.Module) -> dict[str, Tensor]:
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     """Whether all bits are equal."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+END2END: dict[str, Any] = {"scheme": "end2end"}
+KINDS: dict[str, tuple[Any, str]] = {
+    "table": (columns, "mlp"),
+    "signal": (signals, "resnet1d10"),
+    "image": (images, "small-cnn"),
+}

@@ -9,8 +9,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-Scheme = Literal["probe", "finetune", "regularize", "end2end", "auto"]
-Objective = Literal["rnc"]
+Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
+Objective = Literal["rnc", "supcon", "simclr", "dino"]
+Regularizer = Literal["none", "ranksim", "ordinal-entropy", "fds"]
 Optimizer = Literal["sgd", "adamw"]
 Solver = Literal["sgd", "exact"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -26,9 +27,31 @@ class FitConfig:
     scheme: Annotated[
         Scheme,
         "probe: RnC encoder, frozen, then a head; finetune: then all of it; regularize: head loss "
-        "+ rnc_weight x RnC; end2end: head loss alone; auto: all four, best on validation",
+        "+ rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, then a new l1 head on "
+        "the frozen encoder; auto: the first four, best on validation",
     ] = "probe"
-    objective: Annotated[Objective, "what shapes the representation"] = "rnc"
+    objective: Annotated[
+        Objective, "what shapes the representation in probe and finetune: rnc supcon simclr dino"
+    ] = "rnc"
+    regularizer: Annotated[
+        Regularizer, "beside the head's loss, where the encoder trains: ranksim ordinal-entropy fds"
+    ] = "none"
+    regularizer_weight: Annotated[
+        float | None,
+        "weight of the regularizer; default: ranksim 0.1 (original: 100), ordinal-entropy 1",
+    ] = None
+    lds: Annotated[bool, "weigh samples of rare targets more in the head's loss"] = False
+    c_mixup: Annotated[bool, "mix samples of near targets while the encoder trains"] = False
+    mixup_alpha: Annotated[float, "of c_mixup: larger mixes more evenly"] = 2.0
+    mixup_bandwidth: Annotated[
+        float | None, "of c_mixup: how near targets are; default: a fifth of their spread"
+    ] = None
+    projection_size: Annotated[int, "outputs of the head that supcon and simclr train with"] = 128
+    prototypes: Annotated[int, "outputs of the head that dino trains with"] = 1024
+    original: Annotated[
+        bool,
+        "do as published code does where it differs: lds fds ranksim ordinal-entropy dldl l2cs",
+    ] = False
     head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
     low: Annotated[float | None, "lowest class of a binned head; default: lowest target"] = None
     high: Annotated[float | None, "highest class; default: highest target"] = None
@@ -54,6 +77,7 @@ class FitConfig:
     head_solver: Annotated[Solver, "exact: solve the convex head; sgd: as in the paper"] = "exact"
 
     temperature: Annotated[float, "of the RnC loss"] = 2.0
+    contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
     label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
     similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
     period: Annotated[float | None, "length of the circle for label_distance circular"] = None
@@ -83,17 +107,29 @@ class FitConfig:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
         for name in ("epochs", "batch_size", "head_batch_size", "accumulate", "image_size"):
             _check(self, name, 1)
+        for name in ("projection_size", "prototypes"):
+            _check(self, name, 1)
         for name in ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight"):
             _check(self, name, 0)
-        for name in ("lr", "head_lr", "clip", "temperature"):
+        for name in (
+            "lr",
+            "head_lr",
+            "clip",
+            "temperature",
+            "contrast_temperature",
+            "regularizer_weight",
+            "mixup_alpha",
+            "mixup_bandwidth",
+        ):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be a positive number; got {value!r}.")
-        if self.objective == "rnc" and self.batch_size * max(1, self.views) < 2:
-            raise ValueError(
-                "RnC contrasts the samples of a batch: batch_size must be at least 2; "
-                f"got {self.batch_size}."
-            )
+        _check_methods(self)
+
+    @property
+    def counts_in_bins(self) -> bool:
+        """Whether low, high and step serve a method beside the head."""
+        return self.objective == "supcon" or self.regularizer == "fds" or self.lds
 
     def resolve(self) -> "FitConfig":
         """The same with epochs, optimizer and the head's rate as the preset suggests them."""
@@ -113,7 +149,9 @@ class FitConfig:
             return self.lr
         if self.resolve().optimizer == "adamw":
             return 1e-3
-        return 0.5 if contrast else 0.2
+        if not contrast:
+            return 0.2
+        return 0.5 if self.objective == "rnc" else 0.05
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON types."""
@@ -134,6 +172,7 @@ class FitConfig:
 _CHOICES: dict[str, tuple[str, ...]] = {
     "scheme": get_args(Scheme),
     "objective": get_args(Objective),
+    "regularizer": get_args(Regularizer),
     "optimizer": get_args(Optimizer),
     "head_solver": get_args(Solver),
     "device": get_args(Device),
@@ -156,3 +195,80 @@ def _check(config: FitConfig, name: str, least: int) -> None:
     value = getattr(config, name)
     if value is not None and not value >= least:
         raise ValueError(f"{name} must be at least {least}; got {value!r}.")
+
+
+def _check_methods(config: FitConfig) -> None:
+    """Raise for methods that do not go together, with what to choose instead."""
+    scheme, objective = config.scheme, config.objective
+    contrasts = scheme in ("probe", "finetune", "auto")  # where the objective has a part
+    if objective == "rnc" and config.batch_size * max(1, config.views) < 2:
+        raise ValueError(
+            "RnC contrasts the samples of a batch: batch_size must be at least 2; "
+            f"got {config.batch_size}."
+        )
+    if objective != "rnc" and scheme == "regularize":
+        raise ValueError(
+            f"scheme regularize adds the RnC loss to the head's; got objective={objective!r}. Use "
+            "objective='rnc', or scheme probe or finetune."
+        )
+    if contrasts and objective in ("simclr", "dino") and config.views < 2:
+        raise ValueError(
+            f"objective {objective} compares views of a sample: views must be at least 2; got "
+            f"{config.views}."
+        )
+    if contrasts and objective == "supcon" and config.batch_size * max(1, config.views) < 2:
+        raise ValueError(
+            f"SupCon contrasts the samples of a batch: batch_size must be at least 2; got "
+            f"{config.batch_size}."
+        )
+    if contrasts and objective in ("simclr", "dino") and config.c_mixup:
+        raise ValueError(
+            f"c_mixup mixes samples by their targets, and objective {objective} must not see any. "
+            "Use objective rnc or supcon, or leave c_mixup out."
+        )
+    _check_temperatures(config)
+    _check_regularizer(config)
+    if config.original and not (
+        config.lds
+        or config.regularizer != "none"
+        or config.head in ("dldl", "l2cs")
+        or (contrasts and objective == "dino")
+    ):
+        raise ValueError(
+            "original=True changes nothing here: it is for lds, a regularizer, objective dino and "
+            f"the heads dldl and l2cs; got head={config.head!r}. Leave it out."
+        )
+
+
+def _check_temperatures(config: FitConfig) -> None:
+    usual = {field.name: field.default for field in dataclasses.fields(config)}
+    if config.scheme not in ("probe", "finetune"):
+        return
+    name, other = "temperature", "contrast_temperature"
+    if config.objective == "rnc":
+        name, other = other, name
+    if (value := getattr(config, name)) != usual[name]:
+        raise ValueError(
+            f"objective {config.objective} has no {name}, which was given as {value}; its own is "
+            f"{other}. Give that instead."
+        )
+
+
+def _check_regularizer(config: FitConfig) -> None:
+    name, weight = config.regularizer, config.regularizer_weight
+    if name != "none" and config.scheme in ("probe", "auto"):
+        raise ValueError(
+            f"regularizer {name} shapes features, and scheme {config.scheme} trains a head on "
+            "frozen ones. Use scheme end2end, finetune, regularize or two-stage."
+        )
+    if name in ("none", "fds") and weight is not None:
+        why = "fds changes features and adds no loss" if name == "fds" else "there is none"
+        raise ValueError(
+            f"regularizer_weight={weight} has no regularizer to weigh: {why}. Leave it out, or use "
+            "regularizer ranksim or ordinal-entropy."
+        )
+    if config.label_distance == "circular" and (config.lds or name == "fds"):
+        raise ValueError(
+            "lds and fds count neighbours among bins on a line, which ends where a circle closes; "
+            "got label_distance='circular'. Use regularizer ranksim or ordinal-entropy, or none."
+        )

@@ -34,6 +34,7 @@ from rnc.config import (
     Optimizer,
     Precision,
     Preset,
+    Regularizer,
     Scheme,
     Solver,
     Switch,
@@ -93,6 +94,15 @@ class RnCRegressor(
         *,
         scheme: Scheme = "probe",
         objective: Objective = "rnc",
+        regularizer: Regularizer = "none",
+        regularizer_weight: float | None = None,
+        lds: bool = False,
+        c_mixup: bool = False,
+        mixup_alpha: float = 2.0,
+        mixup_bandwidth: float | None = None,
+        projection_size: int = 128,
+        prototypes: int = 1024,
+        original: bool = False,
         head: str = "l1",
         low: float | None = None,
         high: float | None = None,
@@ -113,6 +123,7 @@ class RnCRegressor(
         head_lr: float | None = None,
         head_solver: Solver = "exact",
         temperature: float = 2.0,
+        contrast_temperature: float = 0.1,
         label_distance: str = "l1",
         similarity: str = "l2",
         period: float | None = None,
@@ -135,6 +146,15 @@ class RnCRegressor(
     ) -> None:
         self.scheme = scheme
         self.objective = objective
+        self.regularizer = regularizer
+        self.regularizer_weight = regularizer_weight
+        self.lds = lds
+        self.c_mixup = c_mixup
+        self.mixup_alpha = mixup_alpha
+        self.mixup_bandwidth = mixup_bandwidth
+        self.projection_size = projection_size
+        self.prototypes = prototypes
+        self.original = original
         self.head = head
         self.low = low
         self.high = high
@@ -155,6 +175,7 @@ class RnCRegressor(
         self.head_lr = head_lr
         self.head_solver = head_solver
         self.temperature = temperature
+        self.contrast_temperature = contrast_temperature
         self.label_distance = label_distance
         self.similarity = similarity
         self.period = period

@@ -317,7 +317,7 @@ def _huber(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
 
 
 def _dex(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
-    return -outputs.log_softmax(dim=1).gather(1, _classes(u, outputs.shape[1]))[:, 0]
+    return -outputs.log_softmax(dim=1).gather(1, nearest_class(u, outputs.shape[1]))[:, 0]
 
 
 def _lde(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
@@ -338,19 +338,19 @@ def _l2cs(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
 
 
 def _or(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
-    above = _classes(u, outputs.shape[1] + 1) > _numbers(outputs)
+    above = nearest_class(u, outputs.shape[1] + 1) > _numbers(outputs)
     return -logsigmoid(torch.where(above, outputs, -outputs)).sum(dim=1)
 
 
 def _corn(outputs: Tensor, u: Tensor, config: HeadConfig) -> Tensor:
-    classes, k = _classes(u, outputs.shape[1] + 1), _numbers(outputs)
+    classes, k = nearest_class(u, outputs.shape[1] + 1), _numbers(outputs)
     terms = -logsigmoid(torch.where(classes > k, outputs, -outputs)) * (classes >= k)
     # The mean over samples is then the sum of all terms over their number.
     return terms.sum(dim=1) / (classes >= k).sum(dim=1).double().mean()
 
 
-def _classes(u: Tensor, bins: int) -> Tensor:
-    """(n,) -> (n, 1). Halves go up: to even, every other class would have more of them."""
+def nearest_class(u: Tensor, bins: int) -> Tensor:
+    """The class of u: (n,) -> (n, 1). Halves go up: to even, every other class would have more."""
     return (u + 0.5).floor().nan_to_num().clamp(0, bins - 1).long()[:, None]
 
 

@@ -5,7 +5,8 @@ one of the n * t errors counts the same.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +131,29 @@ def r2(
         )
     spread = np.square(truth - constant).sum()
     return float(1 - np.square(errors).sum() / spread) if spread > 0 else math.nan
+
+
+def circular_error(prediction: Values, target: Values, *, period: float) -> float:
+    """Mean of the shorter way round a circle between prediction and target.
+
+    >>> circular_error(np.array([23.5, 7.0]), np.array([0.5, 6.0]), period=24)
+    1.0
+    """
+    if not 0 < period < math.inf:
+        raise ValueError(
+            f"circular_error needs a positive period (24 for hours, 360 for degrees); got {period}."
+        )
+    gaps = np.abs(_errors(prediction, target)) % period
+    return float(np.minimum(gaps, period - gaps).mean())
+
+
+def error_measure(
+    label_distance: str, period: float | None = None
+) -> Callable[[Values, Values], float]:
+    """The error that suits a label distance: angular, circular, or mean absolute."""
+    if label_distance == "circular" and period is not None:
+        return partial(circular_error, period=period)
+    return angular_error if label_distance == "angular" else mae
 
 
 def angular_error(prediction: Values, target: Values) -> float:

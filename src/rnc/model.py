@@ -84,6 +84,11 @@ class Regressor(nn.Module):
         self.register_buffer("input_shift", torch.zeros(channels, 1))
         self.register_buffer("input_scale", torch.ones(channels, 1))
 
+    def replace_head(self, config: HeadConfig) -> None:
+        """Put a new head on the encoder."""
+        self.head = build_head(config).to(self.input_shift.device)
+        self.config = dataclasses.replace(self.config, head=dataclasses.asdict(config))
+
     def standardise(self, x: Tensor) -> Tensor:
         """Raw samples in the scale that views are made of: signals by their training statistics."""
         return (x - self.input_shift) / self.input_scale if self.config.kind == "signal" else x

@@ -124,15 +124,40 @@ def mix(
         generator=generator,
         validate=validate,
     )
-    share = _other_share(alpha, x.shape[0] if per_sample else 1, generator)
+    share = partner_share(alpha, x.shape[0] if per_sample else 1, generator=generator)
     share = share.to(x.device, non_blocking=True)
+    circle = 360.0 if label_distance == "angular" else period
+    return mix_with(x, targets, partner, share, circle=circle)
+
+
+def mix_with(
+    x: Tensor, targets: Tensor, partner: Tensor, share: Tensor, *, circle: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """A batch and its targets, mixed with given partners; nothing here waits for a GPU.
+
+    Args:
+        x: (n, ...).
+        targets: (n,) or (n, t).
+        partner: from `partners`, (n,).
+        share: of the partner in each mixture, from `partner_share`: (n,) or (1,).
+        circle: the length of the circle that the targets are on; None is a line.
+    """
     x, y = (rows if rows.is_floating_point() else rows.float() for rows in (x, targets))
     step = y.double()[partner] - y.double()
-    circle = 360.0 if label_distance == "angular" else period
     if circle is not None:
         step = (step + circle / 2).remainder(circle) - circle / 2
     mixed = torch.lerp(x, x[partner], _like(share, x).to(x.dtype))
     return mixed, (y + _like(share, y) * step).to(y.dtype)
+
+
+def partner_share(alpha: float, number: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """1 - l, the share of the partner, which is Beta(a, a) as l is: (number,), float64.
+
+    By the inverse of its distribution, since torch draws no Beta from a given generator.
+    """
+    device = "cpu" if generator is None else generator.device
+    uniform = torch.rand(number, dtype=torch.float64, generator=generator, device=device)
+    return torch.from_numpy(betaincinv(alpha, alpha, uniform.cpu().numpy()))
 
 
 def _log_weights(
@@ -160,16 +185,6 @@ def _log_weights(
     else:
         distances = distances / bandwidth
     return distances.square() / -2
-
-
-def _other_share(alpha: float, number: int, generator: torch.Generator | None) -> Tensor:
-    """1 - l, which is Beta(a, a) as l is: (number,).
-
-    By the inverse of its distribution, since torch draws no Beta from a given generator.
-    """
-    device = "cpu" if generator is None else generator.device
-    uniform = torch.rand(number, dtype=torch.float64, generator=generator, device=device)
-    return torch.from_numpy(betaincinv(alpha, alpha, uniform.cpu().numpy()))
 
 
 def _like(share: Tensor, rows: Tensor) -> Tensor:

@@ -69,9 +69,18 @@ class DinoHead(nn.Module):
         self.prototypes = nn.Parameter(torch.empty(prototypes, bottleneck))
         nn.init.trunc_normal_(self.prototypes, std=0.02)
 
-    def forward(self, features: Tensor) -> Tensor:
-        """One output per prototype, a cosine."""
-        return linear(unit_length(self.mlp(features)), unit_length(self.prototypes))
+    def forward(self, features: Tensor, *, learning: Tensor | None = None) -> Tensor:
+        """One output per prototype, a cosine.
+
+        Args:
+            features: (n, d) or (n, v, d).
+            learning: the share of their gradient that reaches the prototypes, a scalar: 0 in
+                epoch 0, then 1. A tensor can change where a CUDA graph repeats the step.
+        """
+        prototypes: Tensor = self.prototypes
+        if learning is not None:
+            prototypes = torch.lerp(prototypes.detach(), prototypes, learning)
+        return linear(unit_length(self.mlp(features)), unit_length(prototypes))
 
     def drop_prototype_gradient(self) -> None:
         """Keep the prototypes where they are; call before each optimiser step of epoch 0."""
@@ -199,19 +208,29 @@ def make_teacher(student: Model) -> Model:
     return copy.deepcopy(student).requires_grad_(False)
 
 
-def update_teacher(student: nn.Module, teacher: nn.Module, momentum: float) -> None:
+def update_teacher(student: nn.Module, teacher: nn.Module, momentum: float | Tensor) -> None:
     """Move the teacher's parameters towards the student's: m * teacher + (1 - m) * student.
 
-    Buffers stay: the teacher's batch norms see batches of their own.
+    Buffers stay: the teacher's batch norms see batches of their own. A momentum that is a tensor on
+    their device is not looked at, so that nothing waits for a GPU.
     """
-    _check_share("momentum", momentum)
-    ours, theirs = list(teacher.parameters()), list(student.parameters())
+    if not isinstance(momentum, Tensor):
+        _check_share("momentum", momentum)
+    ours: list[Tensor] = list(teacher.parameters())
+    theirs: list[Tensor] = list(student.parameters())
     if [p.shape for p in ours] != [p.shape for p in theirs]:
         raise ValueError(
             f"update_teacher needs two models of the same shape; got {len(theirs)} parameters in "
             f"the student and {len(ours)} in the teacher. Use make_teacher(student)."
         )
-    if ours:
+    if not ours:
+        return
+    if isinstance(momentum, Tensor):
+        with torch.no_grad():
+            ways = torch._foreach_sub(theirs, ours)
+            torch._foreach_mul_(ways, (1 - momentum).to(ours[0].dtype))
+            torch._foreach_add_(ours, ways)
+    else:
         get_ema_multi_avg_fn(momentum)(ours, theirs, 0)  # type: ignore[no-untyped-call]
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rnc.batch import as_targets, check_finite
-from rnc.heads import PerTarget, _classes, head_config
+from rnc.heads import PerTarget, head_config, nearest_class
 from rnc.metrics import Values
 
 
@@ -81,7 +81,9 @@ def grid_classes(rows: Tensor, grid: Grid) -> Tensor:
     """The class of each target on a grid, NaN as 0: (n, t) -> (n, t)."""
     axes = [axis * (rows.shape[1] if len(axis) == 1 else 1) for axis in grid]
     columns = zip(rows.unbind(1), *axes, strict=True)
-    return torch.cat([_classes((y - low) / step, bins) for y, low, step, bins in columns], dim=1)
+    return torch.cat(
+        [nearest_class((y - low) / step, bins) for y, low, step, bins in columns], dim=1
+    )
 
 
 def check_labels(targets: Tensor, caller: str, features: Tensor | None = None) -> None:

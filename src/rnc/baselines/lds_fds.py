@@ -258,10 +258,11 @@ class FDS(nn.Module):
     def finish_epoch(self) -> None:
         """Take in what was collected since the last call; every process must call it."""
         bins, d = self.mean.shape
-        sums = self._sums
-        if sums is None:
+        if self._sums is None:
             sums = self.mean.new_zeros(bins + 2, 1 + 2 * d)
-        self._sums = None
+        else:
+            sums = self._sums.clone()
+            self._sums.zero_()  # it stays where it is: a CUDA graph writes there
         if world_size() > 1:
             dist.all_reduce(sums)
         if self.original:

@@ -33,7 +33,15 @@ from rnc.data.table import Table
 from rnc.evaluation.groups import Groups, groups_of, readable
 from rnc.evaluation.thumbnails import thumbnails
 from rnc.files import write_json, write_tensors, write_text
-from rnc.metrics import SHOTS, Columns, Values, as_columns, ordinality, regression_scores
+from rnc.metrics import (
+    SHOTS,
+    Columns,
+    Values,
+    as_columns,
+    circular_error,
+    ordinality,
+    regression_scores,
+)
 from rnc.model import Regressor, input_shape_of
 from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 
@@ -107,6 +115,11 @@ def evaluate(
     scores: dict[str, Any] = {
         split: {
             **_scores(prediction, truth, train, angles=angles),
+            **(
+                {}
+                if period is None
+                else {"circular_error": circular_error(prediction, truth, period=period)}
+            ),
             **_order(features[rows], truth[rows], likeness, distance),
         },
         "n": {name: len(table.rows(name)) for name in SPLITS},

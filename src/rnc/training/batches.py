@@ -8,8 +8,10 @@ would have seen, and a GPU sees what the CPU would have seen.
 without a wait, so that a CUDA graph can hold it.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +21,30 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rnc.augment import Augment, draw_views, eval_view, views_from
+from rnc.baselines.c_mixup import mix_with, partner_share, partners
 from rnc.config import Switch
 from rnc.data.table import Table
 from rnc.model import Regressor
 
 RESIDENT = 0.5
 """Share of a GPU's free memory that raw samples may take to live there."""
+ENCODED = 1024
+"""Samples that a frozen encoder sees at a time."""
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """How samples of near targets are mixed: see `rnc.baselines.c_mixup`."""
+
+    alpha: float = 2.0
+    bandwidth: float | None = None
+    label_distance: str = "l2"
+    period: float | None = None
+
+    @property
+    def circle(self) -> float | None:
+        """The length of the circle that the targets are on, if they are."""
+        return 360.0 if self.label_distance == "angular" else self.period
 
 
 class Picked(NamedTuple):
@@ -36,6 +56,10 @@ class Picked(NamedTuple):
     """Raw samples of this process, (n, ...), unless all samples are on the device anyway."""
     draws: Tensor | None
     """Random numbers for the views of this process, (n, v, k); None for the plain view."""
+    partner: Tensor | None = None
+    """With whom each sample is mixed, (m,). Then raw and draws are those of all processes."""
+    share: Tensor | None = None
+    """Of the partner in the mixture, (1,)."""
 
 
 class Batch(NamedTuple):
@@ -47,10 +71,25 @@ class Batch(NamedTuple):
     """(n, t), float64."""
     all_targets: Tensor
     """Targets of the samples of all processes, (m, t)."""
+    weights: Tensor | None = None
+    """What each sample counts in the loss of a head, (n,)."""
 
 
 class Batches:
-    """The training samples, on their device if they fit, served in shuffled batches."""
+    """The training samples, on their device if they fit, served in shuffled batches.
+
+    Args:
+        table: the data.
+        model: augments and standardises.
+        device: where batches are made.
+        rank: of this process.
+        world_size: number of processes.
+        seed: of order and views.
+        resident: keep the samples on a GPU.
+        channels_last: memory order of images.
+        mixup: how to mix samples, where `epoch` is asked to.
+        weights: what each training sample counts, (n,).
+    """
 
     def __init__(
         self,
@@ -63,9 +102,13 @@ class Batches:
         seed: int = 0,
         resident: Switch = "auto",
         channels_last: bool = False,
+        mixup: Mixup | None = None,
+        weights: Tensor | None = None,
     ) -> None:
         self.rows = table.rows("train")
-        self.targets = torch.tensor(table.y[self.rows], device=device)
+        self.known_targets = torch.tensor(table.y[self.rows])  # to the host
+        self.targets = self.known_targets.to(device)
+        self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
         self.model, self.device = model, device
         self.normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
         self.rank, self.world_size, self.seed = rank, world_size, seed
@@ -87,13 +130,20 @@ class Batches:
         self._views = torch.compile(self._views, dynamic=False)
 
     def epoch(
-        self, stage: str, epoch: int, *, batch_size: int, views: int, drop_last: bool
+        self,
+        stage: str,
+        epoch: int,
+        *,
+        batch_size: int,
+        views: int,
+        drop_last: bool,
+        mixed: bool = False,
     ) -> Iterator[Picked]:
         """The batches of one epoch, in shares of batch_size / world_size per process.
 
         With drop_last, all have batch_size samples. Without, the last may have fewer, but where
         the model has batch normalisation, not fewer than two per process: those wait for another
-        epoch.
+        epoch. With mixed, samples are mixed as `mixup` says.
         """
         shuffled = torch.randperm(len(self), generator=_generator(self.seed, stage, epoch))
         on_device = shuffled.to(self.device)
@@ -103,10 +153,17 @@ class Batches:
         for step, start in enumerate(range(0, stop, batch_size)):
             chosen = slice(start, min(start + batch_size, stop))
             drawing = _generator(self.seed, stage, epoch, step)
-            yield self._pick(shuffled[chosen], on_device[chosen], views, drawing)
+            everyone = shuffled[chosen]
+            mine = slice(0, len(everyone)) if mixed else self.share_of(len(everyone))
+            picked = self._pick(everyone, on_device[chosen], mine, views, drawing)
+            if mixed:
+                mixing = _generator(self.seed, stage, epoch, step, "mixup")
+                picked = picked._replace(**self._partners(everyone, mixing))
+            yield picked
 
-    def _pick(self, everyone: Tensor, rows: Tensor, views: int, drawing: torch.Generator) -> Picked:
-        mine = self._share(len(everyone))
+    def _pick(
+        self, everyone: Tensor, rows: Tensor, mine: slice, views: int, drawing: torch.Generator
+    ) -> Picked:
         draws = raw = None
         if views > 0:
             # Numbers for the whole batch, of which this process uses its part.
@@ -118,22 +175,48 @@ class Batches:
             raw = self._to_device(torch.from_numpy(samples))
         return Picked(rows, raw, draws)
 
+    def _partners(self, everyone: Tensor, drawing: torch.Generator) -> dict[str, Tensor]:
+        """Partners and their share, drawn on the host: a CUDA graph repeats no random numbers."""
+        assert self.mixup is not None
+        partner = partners(
+            self.known_targets[everyone],
+            bandwidth=self.mixup.bandwidth,
+            label_distance=self.mixup.label_distance,
+            period=self.mixup.period,
+            generator=drawing,
+            validate=False,
+        )
+        share = partner_share(self.mixup.alpha, 1, generator=drawing)
+        return {"partner": self._to_device(partner), "share": self._to_device(share)}
+
     def make(self, picked: Picked) -> Batch:
         """Views and targets of a batch."""
-        mine = self._share(len(picked.rows))
+        mine = self.share_of(len(picked.rows))
         targets = self.targets[picked.rows]
-        raw = picked.raw
+        weights = None if self.weights is None else self.weights[picked.rows[mine]]
+        if picked.partner is None:
+            views = self.views(picked.rows[mine], picked.raw, picked.draws)
+            return Batch(views, targets[mine], targets, weights)
+        assert self.mixup is not None
+        assert picked.share is not None
+        # A partner may be another process's sample, so each makes the views of the whole batch.
+        views = self.views(picked.rows, picked.raw, picked.draws)
+        views, targets = mix_with(
+            views, targets, picked.partner, picked.share, circle=self.mixup.circle
+        )
+        return Batch(views[mine], targets[mine], targets, weights)
+
+    def views(self, rows: Tensor, raw: Tensor | None, draws: Tensor | None) -> Tensor:
+        """Views of training samples, from their raw values unless these are on the device."""
         if raw is None:
             assert self.resident is not None
-            raw = self.resident[picked.rows[mine]]
+            raw = self.resident[rows]
         raw = self.model.standardise(raw)
-        if picked.draws is None:
-            views = eval_view(raw, self.model.augment)[:, None]
-        else:
-            views = self._views(raw, self.model.augment, picked.draws)
-        return Batch(views, targets[mine], targets)
+        if draws is None:
+            return eval_view(raw, self.model.augment)[:, None]
+        return self._views(raw, self.model.augment, draws)
 
-    def _share(self, samples: int) -> slice:
+    def share_of(self, samples: int) -> slice:
         """The part of a batch that is this process's."""
         size, more = divmod(samples, self.world_size)
         start = self.rank * size + min(self.rank, more)
@@ -144,6 +227,73 @@ class Batches:
         if self.device.type != "cuda":
             return values.to(self.device)
         return values.pin_memory().to(self.device, non_blocking=True)
+
+
+class EncodedBatches:
+    """The same batches of a frozen encoder's features, each as one sample of shape (v, d).
+
+    An encoder in evaluation mode treats every sample alone, so it may see several batches at once,
+    which takes a GPU hardly longer than one.
+
+    Args:
+        batches: what to encode.
+        encode: (n, ...) -> (n, d), without gradient.
+    """
+
+    def __init__(self, batches: Batches, encode: Callable[[Tensor], Tensor]) -> None:
+        self.batches, self.encode, self.seed = batches, encode, batches.seed
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def epoch(
+        self,
+        stage: str,
+        epoch: int,
+        *,
+        batch_size: int,
+        views: int,
+        drop_last: bool,
+        mixed: bool = False,
+    ) -> Iterator[Picked]:
+        """The batches that `Batches.epoch` gives, with features in the place of raw samples."""
+        together = max(1, ENCODED // batch_size)
+        waiting: list[Picked] = []
+        for picked in self.batches.epoch(
+            stage, epoch, batch_size=batch_size, views=views, drop_last=drop_last, mixed=mixed
+        ):
+            waiting.append(picked)
+            if len(waiting) == together:
+                yield from self._encoded(waiting, usual=True)
+                waiting = []
+        if waiting:
+            yield from self._encoded(waiting, usual=False)
+
+    def make(self, picked: Picked) -> Batch:
+        """Features and targets of a batch."""
+        assert picked.raw is not None
+        mine = self.batches.share_of(len(picked.rows))
+        targets, weights = self.batches.targets[picked.rows], self.batches.weights
+        weights = None if weights is None else weights[picked.rows[mine]]
+        return Batch(picked.raw, targets[mine], targets, weights)
+
+    def _encoded(self, several: Sequence[Picked], *, usual: bool) -> Iterator[Picked]:
+        mine = [picked.rows[self.batches.share_of(len(picked.rows))] for picked in several]
+        raw = [picked.raw for picked in several if picked.raw is not None]
+        draws = [picked.draws for picked in several if picked.draws is not None]
+        # Augmentation is compiled for one number of samples.
+        eager = torch.compiler.set_stance("force_eager")
+        with contextlib.nullcontext() if usual else eager, torch.no_grad():
+            views = self.batches.views(
+                torch.cat(mine),
+                torch.cat(raw) if raw else None,
+                torch.cat(draws) if draws else None,
+            )
+            features = self.encode(views.flatten(0, 1))
+            features = features.reshape(*views.shape[:2], features.shape[1])
+        parts = torch.split(features, [len(rows) for rows in mine])
+        for picked, part in zip(several, parts, strict=True):
+            yield Picked(picked.rows, part, None)
 
 
 def _channels_last_views(raw: Tensor, augment: Augment, draws: Tensor) -> Tensor:

@@ -48,11 +48,7 @@ class GraphedStep:
         self.graph.replay()
 
     def _capture(self, picked: Picked) -> None:
-        self.input = Picked(
-            picked.rows.clone(),
-            None if picked.raw is None else picked.raw.clone(),
-            None if picked.draws is None else picked.draws.clone(),
-        )
+        self.input = Picked._make(None if part is None else part.clone() for part in picked)
         self.graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(self.graph, stream=self.stream):

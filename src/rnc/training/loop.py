@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from rnc.config import FitConfig, Optimizer
 from rnc.files import read_tensors, write_tensors
 from rnc.model import Regressor
-from rnc.training.batches import Batches, Picked, seed_of
+from rnc.training.batches import Batches, EncodedBatches, Picked, seed_of
 from rnc.training.graphs import GraphedStep
+from rnc.training.objectives import Labels, Objective
 from rnc.training.optim import (
     learning_rate,
     make_optimizer,
@@ -30,7 +31,6 @@ from rnc.training.optim import (
     set_rate,
     unpack_state,
 )
-from rnc.training.steps import Step, check_finite
 
 CHEAP = 0.05
 """Seconds that writing a checkpoint may take after every epoch, however short."""
@@ -57,11 +57,9 @@ RECORD_FIELDS = [field.name for field in fields(Record)]
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing to train: which part of the model, by which loss, for how long."""
+    """How to train one thing, and for how long."""
 
     name: str
-    step: Step
-    part: Literal["encoder", "head", "all"]
     epochs: int
     batch_size: int
     views: int
@@ -72,12 +70,17 @@ class Stage:
     drop_last: bool = False
     accumulate: int = 1
     clip: float | None = None
+    mixed: bool = False
+    """Whether samples are mixed with each other."""
     bound: Callable[[Tensor, int], Tensor] | None = None
     """Targets and views -> the lowest value that the loss can take."""
 
 
-def make_fabric(config: FitConfig) -> Fabric:
-    """Fabric for the device and precision asked for, in one process or under torchrun."""
+def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
+    """Fabric for the device and precision asked for, in one process or under torchrun.
+
+    With own, for an encoder of the caller's, which may have parameters that it does not use.
+    """
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
         raise RuntimeError(
@@ -96,7 +99,7 @@ def make_fabric(config: FitConfig) -> Fabric:
         accelerator=accelerator,
         devices=local,
         num_nodes=max(1, world // local),
-        strategy="ddp" if world > 1 else "auto",
+        strategy="auto" if world == 1 else "ddp_find_unused_parameters_true" if own else "ddp",
         precision=PRECISION[precision],
     )
     fabric.launch()
@@ -106,43 +109,54 @@ def make_fabric(config: FitConfig) -> Fabric:
 def run_stage(
     fabric: Fabric,
     model: Regressor,
+    objective: Objective,
     stage: Stage,
-    batches: Batches,
+    batches: Batches | EncodedBatches,
     *,
     validate: Callable[[], float] | None = None,
     checkpoint: Path | None = None,
     compiled: bool = False,
     graphed: bool = False,
 ) -> Iterator[Record]:
-    """Train a part of the model in place; with `validate`, end with its best weights.
+    """Train what an objective holds in place; with `validate`, end with the best weights.
 
     Args:
         fabric: from `make_fabric`.
-        model: trained in place, on the device of fabric.
-        stage: what to do.
+        model: what validation and checkpoints see, on the device of fabric.
+        objective: what to minimise; holds the parts of the model that are trained.
+        stage: how.
         batches: the training samples.
         validate: the error on the validation split, lower is better; None keeps the last weights.
         checkpoint: file to continue from if it holds this stage, and to write after every epoch.
-        compiled: compile the model, for batches of the full size.
+        compiled: compile the encoder, for batches of the full size.
         graphed: replay steps of the full size as a CUDA graph.
     """
-    trained = _select(model, stage.part)
+    objective.to(fabric.device)
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    if not trained:
+        raise ValueError(
+            f"Stage {stage.name!r} has nothing to train: every parameter of the encoder has "
+            "requires_grad=False. Let some learn, or fit only a head on its features."
+        )
     optimizer = make_optimizer(
         stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed
     )
-    progress = _Progress(model, optimizer)
+    progress = _Progress(model, objective, optimizer)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = progress.restore(checkpoint, stage.name)
         yield from records
-    epoch_of = _Epoch(fabric, model, optimizer, stage, batches, compiled, graphed)
+    if compiled:
+        objective.compile_encoder()
+    epoch_of = _Epoch(fabric, objective, optimizer, stage, batches, graphed)
     for epoch in range(len(records) + 1, stage.epochs + 1):
         started = time.perf_counter()
         lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
         set_rate(optimizer, lr)
         torch.manual_seed(seed_of(batches.seed, stage.name, epoch, fabric.global_rank))
-        _set_mode(model, stage.part)
+        objective.train()
         loss, gap = epoch_of(epoch)
+        objective.after_epoch()
         check_finite(loss, stage.name, epoch)
         error = validate() if validate is not None else None
         check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
@@ -162,16 +176,14 @@ class _Epoch:
     def __init__(
         self,
         fabric: Fabric,
-        model: Regressor,
+        objective: Objective,
         optimizer: torch.optim.Optimizer,
         stage: Stage,
-        batches: Batches,
-        compiled: bool,
+        batches: Batches | EncodedBatches,
         graphed: bool,
     ) -> None:
-        self.fabric, self.stage, self.batches = fabric, stage, batches
-        module: Any = torch.compile(model, dynamic=False) if compiled else model
-        self.wrapped, self.optimizer = fabric.setup(module, optimizer)
+        self.fabric, self.stage, self.batches, self.objective = fabric, stage, batches, objective
+        self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
         self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
         self.pending = 0  # gradients added up since the last update
         self.full_step = GraphedStep(self._step) if graphed else self._step
@@ -187,6 +199,7 @@ class _Epoch:
             batch_size=stage.batch_size,
             views=stage.views,
             drop_last=stage.drop_last,
+            mixed=stage.mixed,
         ):
             samples += len(picked.rows)
             if len(picked.rows) == stage.batch_size:
@@ -205,10 +218,7 @@ class _Epoch:
         """One step, without a wait for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
-        features, outputs = self.wrapped(batch.views.flatten(0, 1))
-        loss = stage.step(
-            features.unflatten(0, (-1, views)), outputs.unflatten(0, (-1, views)), batch.targets
-        )
+        loss = self.wrapped(batch.views, Labels(batch.targets, batch.weights))
         self.fabric.backward(loss / stage.accumulate)
         self.pending += 1
         if self.pending == stage.accumulate:
@@ -225,29 +235,17 @@ class _Epoch:
             )
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.objective.after_update()
         self.pending = 0
-
-
-def _select(model: Regressor, part: str) -> list[nn.Parameter]:
-    """Let gradients reach one part only, and list its parameters."""
-    for name, module in (("encoder", model.encoder), ("head", model.head)):
-        for parameter in module.parameters():
-            parameter.requires_grad_(part in (name, "all"))
-    return [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-
-def _set_mode(model: Regressor, part: str) -> None:
-    """Train mode, but for an encoder that is frozen: its statistics must not move."""
-    model.train()
-    if part == "head":
-        model.encoder.eval()
 
 
 class _Progress:
     """The weights of a stage, the best of them, and how to write both down."""
 
-    def __init__(self, model: Regressor, optimizer: torch.optim.Optimizer) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(
+        self, model: Regressor, objective: Objective, optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.model, self.objective, self.optimizer = model, objective, optimizer
         self.best: dict[str, Tensor] | None = None
         self.best_error = float("inf")
         self.saved, self.saving = -math.inf, 0.0  # when, and how long it took
@@ -260,9 +258,9 @@ class _Progress:
 
     def finish(self) -> None:
         """Leave the best weights in the model."""
+        self.objective.finish()
         if self.best is not None:
             self.model.load_state_dict(self.best)
-        self.model.requires_grad_(True)
 
     def save(self, path: Path, stage: str, records: list[Record], *, last: bool) -> None:
         """Write all that it takes to go on, if it is cheap or it is time."""
@@ -271,6 +269,8 @@ class _Progress:
             return
         state, numbers = pack_state(self.optimizer)
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        own = self.objective.own_state()
+        tensors |= {f"objective/{name}": value for name, value in own.items()}
         tensors |= {f"optimizer/{name}": value for name, value in state.items()}
         tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
         note = {
@@ -288,14 +288,26 @@ class _Progress:
         tensors, note = read_tensors(path)
         if note["stage"] != stage:
             return []
-        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}}
+        groups: dict[str, dict[str, Tensor]] = {
+            name: {} for name in ("model", "objective", "optimizer", "best")
+        }
         for key, value in tensors.items():
             group, name = key.split("/", 1)
             groups[group][name] = value
         self.model.load_state_dict(groups["model"])
+        self.objective.load_own_state(groups["objective"])
         unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
         if groups["best"]:
             device = self.model.input_shift.device
             self.best = {name: value.to(device) for name, value in groups["best"].items()}
             self.best_error = note["best_error"]
         return [Record(**record) for record in note["records"]]
+
+
+def check_finite(value: float, stage: str, epoch: int, what: str = "loss") -> None:
+    """Raise where training diverged, before more hours are spent on it."""
+    if not math.isfinite(value):
+        raise FloatingPointError(
+            f"The {what} of stage {stage!r} became {value} in epoch {epoch}. Lower the learning "
+            "rate (--lr), clip gradients (--clip 1) or train in full precision (--precision 32)."
+        )

@@ -30,6 +30,7 @@ def solve_head(
     *,
     steps: int = 200,
     measure: Callable[[Values, Values], float] = mae,
+    weights: Tensor | None = None,
 ) -> tuple[float, float]:
     """Fit the head in place; the training loss and the validation error that it has.
 
@@ -43,6 +44,7 @@ def solve_head(
         val_targets: theirs, (m, t).
         steps: most iterations per penalty.
         measure: the error of predictions (m, t) for targets (m, t) that chooses the penalty.
+        weights: what each training sample counts, with mean 1: (n,). None: all the same.
     """
     features, val_features = features.double(), val_features.double()
     shift = features.mean(dim=0)
@@ -53,11 +55,12 @@ def solve_head(
     smooth.linear = trial.linear
     torch.nn.init.zeros_(trial.linear.weight)
     torch.nn.init.zeros_(trial.linear.bias)
+    weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
     best = (math.inf, math.inf)
     for penalty in sorted(PENALTIES, reverse=True):  # each starts where the stronger one ended
-        _minimise(smooth, standard, targets, penalty, steps)
+        _minimise(smooth, standard, targets, weights, penalty, steps)
         with torch.no_grad():
-            loss = float(trial.loss(trial(standard), targets).mean())
+            loss = float((weights * trial.loss(trial(standard), targets)).mean())
             predicted = trial.decode(trial(val_standard))
         error = measure(predicted, val_targets) if predicted.isfinite().all() else math.inf
         if error < best[1]:
@@ -76,7 +79,9 @@ def _smooth(config: HeadConfig) -> HeadConfig:
     )
 
 
-def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, steps: int) -> None:
+def _minimise(
+    head: Head, features: Tensor, targets: Tensor, weights: Tensor, penalty: float, steps: int
+) -> None:
     optimizer = torch.optim.LBFGS(
         head.parameters(),
         max_iter=steps,
@@ -86,7 +91,7 @@ def _minimise(head: Head, features: Tensor, targets: Tensor, penalty: float, ste
 
     def objective() -> Tensor:
         optimizer.zero_grad()
-        loss = head.loss(head(features), targets).mean()
+        loss = (weights * head.loss(head(features), targets)).mean()
         total = loss + penalty * head.linear.weight.square().sum()
         torch.autograd.backward(total)
         return total

@@ -15,26 +15,28 @@ WORTH_COMPILING = 2e6
 
 
 def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int) -> bool:
-    """Whether to compile the model and the augmentation for a stage."""
+    """Whether to compile the encoder and the augmentation for a stage that trains an encoder."""
     if config.compile != "auto":
         return config.compile == "on"
     if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):
         return False
     images = stage.epochs * samples * max(1, stage.views) * (model.augment.size / 224) ** 2
-    return stage.part != "head" and images > WORTH_COMPILING
+    return images > WORTH_COMPILING
 
 
 def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: int) -> bool:
     """Whether to replay the steps of a stage as a CUDA graph.
 
     Several processes talk to each other in between, the scaler of 16-bit floats looks at every
-    gradient, and what a module of the caller's own does is unknown.
+    gradient, RankSim as published draws random numbers, and what a module of the caller's own does
+    is unknown.
     """
     possible = (
         model.input_shift.is_cuda
         and world_size == 1
         and stage.accumulate == 1
         and config.precision != "16"
+        and not (config.original and config.regularizer == "ranksim")
     )
     if config.cuda_graphs == "on" and not possible:
         raise ValueError(

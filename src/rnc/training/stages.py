@@ -1,0 +1,297 @@
+"""The stages of a run: which objective trains what, on which batches, from which weights on."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rnc.baselines.lds_fds import lds_weights
+from rnc.config import FitConfig
+from rnc.data.table import Table
+from rnc.files import read_tensors, write_tensors
+from rnc.heads import head_config
+from rnc.metrics import error_measure
+from rnc.model import Regressor
+from rnc.theory import lower_bound
+from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
+from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
+from rnc.training.objectives import (
+    Objective,
+    Supervised,
+    encoder_objective,
+    head_objective,
+    rnc_term,
+)
+from rnc.training.probe import solve_head
+from rnc.training.speed import is_compiled, is_graphed
+
+
+class Job:
+    """The stages of one run, and what they share.
+
+    Args:
+        model: trained in place.
+        table: training and validation rows.
+        config: resolved.
+        folder: where checkpoints live.
+    """
+
+    def __init__(
+        self, model: Regressor, table: Table, config: FitConfig, folder: Path | None
+    ) -> None:
+        self.fabric = make_fabric(config, own=model.config.encoder == "own")
+        self.model, self.table, self.config, self.folder = model, table, config, folder
+        model.to(self.fabric.device)
+        channels_last = (
+            self.fabric.device.type == "cuda" and table.kind == "image" and config.channels_last
+        )
+        if channels_last:
+            model.encoder.to(memory_format=torch.channels_last)
+        self.start = weights_of(model)
+        self.encoded: dict[str, Tensor] | None = None
+        train_targets = torch.tensor(table.y[table.rows("train")])
+        self.weights = _lds(train_targets, config) if config.lds else None
+        self.batches = Batches(
+            table,
+            model,
+            device=self.fabric.device,
+            rank=self.fabric.global_rank,
+            world_size=self.fabric.world_size,
+            seed=config.seed,
+            resident=config.resident,
+            channels_last=channels_last,
+            mixup=_mixup(config) if config.c_mixup else None,
+            weights=self.weights,
+        )
+        self.many = self.fabric.world_size > 1
+        self.measure = error_measure(config.label_distance, config.period)
+
+    def scheme(self, name: str, prefix: str = "") -> Iterator[Record]:
+        """All stages of a scheme, from the first weights on."""
+        self.model.load_state_dict(self.start)
+        if name in ("probe", "finetune"):
+            yield from self._encode()
+        if name == "two-stage":
+            yield from self._finished("end2end", self._end2end_stage)
+            self._new_l1_head()
+        stages: dict[str, Callable[[str], Iterator[Record]]] = {
+            "probe": self._head_stage,
+            "two-stage": self._refit_stage,
+            "finetune": self._finetune_stage,
+            "regularize": self._regularize_stage,
+            "end2end": self._end2end_stage,
+        }
+        last = "head" if name in ("probe", "two-stage") else name
+        yield from self._finished(f"{prefix}{last}", stages[name])
+
+    def validate(self) -> float:
+        """The error on the validation rows, as `error_measure` has it; inf after divergence."""
+        rows = self.table.rows("val")
+        predicted = self.model.predict(self.table.x[rows])
+        error = self.measure(predicted, self.table.y[rows]) if _finite(predicted) else math.inf
+        # Running statistics differ between processes: one of them decides what is best.
+        return self.fabric.broadcast(error)
+
+    def _encode(self) -> Iterator[Record]:
+        """Train the encoder, or take the one that another scheme of this run trained."""
+        if self.encoded is None:
+            yield from self._finished("encoder", self._encoder_stage)
+            self.encoded = weights_of(self.model)
+        self.model.load_state_dict(self.encoded)
+
+    def _finished(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
+        """Run a stage, or take its result where an earlier call finished it."""
+        path = self._file(f"{name.replace('/', '-')}.safetensors")
+        # A process that asked later might see the file of this very run.
+        if path is not None and self.fabric.broadcast(path.exists()):
+            weights, records = read_tensors(path)
+            self.model.load_state_dict(weights)
+            yield from (Record(**record) for record in records)
+            return
+        records = []
+        for record in run(name):
+            records.append(dataclasses.asdict(record))
+            yield record
+        if path is not None and self.fabric.is_global_zero:
+            write_tensors(path, self.model.state_dict(), records)
+        self.fabric.barrier()
+
+    def _file(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / "checkpoint" / name
+
+    def _run(
+        self,
+        stage: Stage,
+        objective: Objective,
+        validate: Callable[[], float] | None,
+        encoded: EncodedBatches | None = None,
+    ) -> Iterator[Record]:
+        compiled = encoded is None and is_compiled(
+            self.config, self.model, stage, len(self.batches)
+        )
+        if compiled:
+            self.batches.compile()
+        return run_stage(
+            self.fabric,
+            self.model,
+            objective,
+            stage,
+            self.batches if encoded is None else encoded,
+            validate=validate,
+            checkpoint=self._file("last.safetensors"),
+            compiled=compiled,
+            graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
+        )
+
+    def _stage(self, name: str, **changes: Any) -> Stage:
+        config = self.config
+        assert config.epochs is not None
+        assert config.optimizer is not None
+        stage = Stage(
+            name=name,
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            views=min(1, config.views),
+            optimizer=config.optimizer,
+            lr=config.rate(contrast=False),
+            lr_decay=config.lr_decay,
+            weight_decay=config.weight_decay,
+            accumulate=config.accumulate,
+            clip=config.clip,
+            mixed=config.c_mixup,
+        )
+        return dataclasses.replace(stage, **changes)
+
+    def _encoder_stage(self, name: str) -> Iterator[Record]:
+        config = self.config
+        stage = self._stage(
+            name,
+            views=config.views,
+            lr=config.rate(contrast=True),
+            drop_last=True,
+            bound=partial(_bound, config=config) if config.objective == "rnc" else None,
+        )
+        steps = len(self.batches) // stage.batch_size
+        torch.manual_seed(seed_of(config.seed, name))
+        objective = encoder_objective(
+            self.model,
+            config,
+            self.batches.known_targets,
+            updates=stage.epochs * math.ceil(steps / stage.accumulate),
+            gather=self.many,
+        )
+        return self._run(stage, objective, None)
+
+    def _head_objective(self, **options: Any) -> Objective:
+        targets = self.batches.known_targets
+        return head_objective(self.model, self.config, targets, gather=self.many, **options)
+
+    def _end2end_stage(self, name: str) -> Iterator[Record]:
+        return self._run(self._stage(name), self._head_objective(), self.validate)
+
+    def _regularize_stage(self, name: str) -> Iterator[Record]:
+        rnc = (self.config.rnc_weight, rnc_term(self.config, gather=self.many))
+        stage = self._stage(name, views=self.config.views, drop_last=True)
+        return self._run(stage, self._head_objective(terms=[rnc]), self.validate)
+
+    def _finetune_stage(self, name: str) -> Iterator[Record]:
+        """From the encoder and a head solved on it, all weights at a tenth of the rate."""
+        yield from ()
+        self._solve(name, self.weights)
+        assert self.config.head_epochs is not None
+        rate = self.config.rate(contrast=False) / 10
+        stage = self._stage(name, epochs=self.config.head_epochs, lr=rate)
+        yield from self._run(stage, self._head_objective(), self.validate)
+
+    def _new_l1_head(self) -> None:
+        torch.manual_seed(seed_of(self.config.seed, "l1 head"))
+        targets = self.batches.known_targets
+        self.model.replace_head(head_config("l1", self.model.head.config.d, targets))
+
+    def _refit_stage(self, name: str) -> Iterator[Record]:
+        return self._head_stage(name, weighted=False)
+
+    def _head_stage(self, name: str, *, weighted: bool = True) -> Iterator[Record]:
+        config = self.config
+        assert config.head_epochs is not None
+        assert config.head_lr is not None
+        if config.head_solver == "exact":
+            started = time.perf_counter()
+            loss, error = self._solve(name, self.weights if weighted else None)
+            seconds = time.perf_counter() - started
+            yield Record(name, 1, 1, 0.0, loss, None, error, seconds)
+            return
+        stage = self._stage(
+            name,
+            epochs=config.head_epochs,
+            batch_size=config.head_batch_size,
+            lr=config.head_lr,
+            lr_decay=0.2,
+            weight_decay=0.0,
+            mixed=False,
+        )
+        features, targets = self._embedded("val")
+
+        def validate() -> float:  # the encoder is frozen: its features stay the same
+            with torch.no_grad():
+                predicted = self.model.head.decode(self.model.head(features))
+            error = self.measure(predicted, targets) if predicted.isfinite().all() else math.inf
+            return self.fabric.broadcast(error)
+
+        self.model.encoder.eval()
+        encoded = EncodedBatches(self.batches, self._encode_frozen)
+        head = Supervised(nn.Identity(), self.model.head, weighted=weighted, gather=self.many)
+        yield from self._run(stage, head, validate, encoded)
+
+    def _encode_frozen(self, views: Tensor) -> Tensor:
+        with self.fabric.autocast():
+            return self.model.features(views)
+
+    def _embedded(self, split: str) -> tuple[Tensor, Tensor]:
+        """Features and targets of the rows of a split."""
+        rows, device = self.table.rows(split), self.fabric.device
+        features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
+        return features, torch.tensor(self.table.y[rows], device=device)
+
+    def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
+        train, val = self._embedded("train"), self._embedded("val")
+        loss, error = solve_head(
+            self.model.head, *train, *val, measure=self.measure, weights=weights
+        )
+        check_finite(loss, name, 1)
+        return loss, error
+
+
+def weights_of(model: Regressor) -> dict[str, Tensor]:
+    """A copy of all that a model has learned."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def _finite(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all())
+
+
+def _bound(targets: Tensor, views: int, config: FitConfig) -> Tensor:
+    return lower_bound(
+        targets, views=views, label_distance=config.label_distance, period=config.period
+    )
+
+
+def _lds(targets: Tensor, config: FitConfig) -> Tensor:
+    return lds_weights(
+        targets, low=config.low, high=config.high, step=config.step, original=config.original
+    )
+
+
+def _mixup(config: FitConfig) -> Mixup:
+    """As published, by Euclidean distance, unless the targets are no plain numbers."""
+    turning = config.label_distance in ("angular", "circular")
+    distance = config.label_distance if turning else "l2"
+    return Mixup(config.mixup_alpha, config.mixup_bandwidth, distance, config.period)
