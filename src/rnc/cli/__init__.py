@@ -8,6 +8,7 @@ import typer
 
 from rnc.cli.datasets import datasets
 from rnc.cli.fit import demo, fit
+from rnc.cli.paper import FORWARD, compare, reproduce
 from rnc.cli.runs import evaluate, export, predict, report
 from rnc.cli.search import search
 
@@ -20,8 +21,10 @@ app = typer.Typer(
 
     Start with `rnc demo`, then `rnc fit table.csv --target price --out runs/price`.""",
 )
-for command in (demo, fit, predict, evaluate, report, export, search):
+for command in (demo, fit, predict, evaluate, report, export, search, compare):
     app.command()(command)
+# It has flags and a help text of its own, which take a second to import.
+app.command(add_help_option=False, context_settings=FORWARD)(reproduce)
 app.add_typer(datasets, name="datasets")
 
 
