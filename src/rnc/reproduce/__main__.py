@@ -1,4 +1,4 @@
-"""The command `python -m rnc.reproduce`: flags become data and settings, records a line."""
+"""The command `rnc reproduce`: flags become data and settings, records a line."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -55,11 +55,11 @@ def command(
 
     For instance:
 
-        python -m rnc.reproduce main
+        rnc reproduce main
 
-        python -m rnc.reproduce main --data agedb --root data --preset paper --out runs/agedb
+        rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
 
-        python -m rnc.reproduce all --data houses.csv --target price --nuisance town
+        rnc reproduce all --data houses.csv --target price --nuisance town
     """
     columns = {
         "target": target or [],
