@@ -63,6 +63,31 @@ def test_every_scheme_runs_as_a_graph_in_half_precision(scheme: str, solver: str
     assert records[-1].train_loss < records[0].train_loss or records[-1].stage == "head"
 
 
+METHODS: dict[str, dict[str, Any]] = {
+    "supcon": {"objective": "supcon"},
+    "simclr": {"objective": "simclr"},
+    "dino": {"objective": "dino", "prototypes": 32},
+    "ranksim": {"scheme": "end2end", "regularizer": "ranksim"},
+    "ordinal entropy": {"scheme": "end2end", "regularizer": "ordinal-entropy"},
+    "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True},
+    "c-mixup": {"scheme": "end2end", "c_mixup": True},
+    "head by steps": {"lds": True, "head_solver": "sgd", "head_epochs": 6},
+}
+
+
+@pytest.mark.usefixtures("full_precision")
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_the_same_in_a_graph(name: str) -> None:
+    """Epochs after the first count: schedules, statistics and the teacher must reach the graph."""
+    options = {"epochs": 6, "lr": 1e-4, "optimizer": "sgd", **METHODS[name]}
+    _, plain = fit(columns(), **EXACT, **options)
+    _, graphed = fit(columns(), **{**EXACT, **options, "cuda_graphs": "on"})
+    _, there = fit(columns(), device="cpu", **EXACT, **options)
+    for one, two, three in zip(plain, graphed, there, strict=True):
+        assert one.train_loss == pytest.approx(two.train_loss, rel=1e-2)
+        assert one.train_loss == pytest.approx(three.train_loss, rel=1e-2)
+
+
 def test_a_rate_that_changes_reaches_the_graph() -> None:
     options = {"scheme": "end2end", "epochs": 8, "optimizer": "sgd", "lr": 0.01}
     _, steady = fit(columns(), **options, lr_decay=1.0)

@@ -124,6 +124,17 @@ def test_lds_weighs_the_samples_of_the_head(solver: str) -> None:
 # -------------------------------------------------------------- what moves and what stays
 
 
+def test_the_loop_moves_the_teacher_and_ends_an_epoch_of_fds() -> None:
+    table = columns()
+    model, _ = fit(table, quick(objective="dino", head_epochs=0), unnormalised())
+    assert not same(weights(model.encoder), weights(unnormalised()))  # the teacher's, in the end
+    config = quick(regularizer="fds", epochs=3, **END2END)
+    _, calibrated = fit(table, config, unnormalised())
+    _, plain = fit(table, dataclasses.replace(config, regularizer="none"), unnormalised())
+    assert calibrated[0].train_loss == plain[0].train_loss
+    assert calibrated[1].train_loss != pytest.approx(plain[1].train_loss, rel=1e-4)
+
+
 def test_projections_are_in_checkpoints_and_not_in_the_model(tmp_path: Path) -> None:
     table, config = columns(), quick(objective="supcon", projection_size=5)
     model = build_regressor(table, config, unnormalised())
