@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "label_distance": "angular",
     "similarity": "cosine",
     "period": 24.0,
+    "positives": 5,
     "rnc_weight": 0.3,
     "image_size": 64,
     "views": 0,

@@ -1,6 +1,5 @@
 """Which trainings each table of the paper needs, and the numbers that the paper has for it."""
 
-import dataclasses
 from statistics import mean
 
 import numpy as np
@@ -17,7 +16,6 @@ from rnc.reproduce.run import base_config
 from rnc.reproduce.store import Store, cost_of, end2end_of, run_key
 from training_cases import columns
 
-HAS_POSITIVES = "positives" in {field.name for field in dataclasses.fields(FitConfig)}
 PUBLISHED = [(result, dataset) for result, found in _TABLES.items() for dataset in found]
 
 
@@ -45,10 +43,6 @@ def paper_setting(name: str, seeds: int = 1) -> Setting:
 def digits_setting(seeds: int = 1) -> Setting:
     data = Data.of_digits()
     return Setting(data, base_config(data, "quick", None, {}), seeds)
-
-
-def names_that_apply() -> list[str]:
-    return [name for name in RESULTS if name != "ablation-positives" or HAS_POSITIVES]
 
 
 # ------------------------------------------------------------------------------ published numbers
@@ -102,8 +96,6 @@ def test_gaps_take_the_share_of_the_test_set_that_published_errors_imply() -> No
 
 @pytest.mark.parametrize(("result", "dataset"), PUBLISHED)
 def test_every_published_number_has_its_row(result: str, dataset: str) -> None:
-    if result == "ablation-positives" and not HAS_POSITIVES:
-        pytest.skip("FitConfig has no field positives yet")
     plan = RESULTS[result](paper_setting(dataset))
     rows = {(line.method, line.setting, score) for line in plan.lines for score in line.scores}
     wanted = {key for key in published(result, dataset) if key[0] != RATIO}
@@ -152,12 +144,12 @@ def test_two_stages_begin_with_the_end_to_end_runs_of_main() -> None:
 
 def test_tables_share_encoders(tmp_path) -> None:
     setting, store = digits_setting(), Store(tmp_path)
-    plans = {name: RESULTS[name](setting) for name in names_that_apply()}
+    plans = {name: RESULTS[name](setting) for name in RESULTS}
     alone = sum(cost_of(plan.jobs, store).encoders for plan in plans.values())
     together = cost_of([job for plan in plans.values() for job in plan.jobs], store)
     # one each: rnc, simclr, dino, supcon; 2 for transfer, unseen, similarity and augmentation;
     # resnet50, larger images; 3 smaller training sets; 3 numbers of positives
-    assert together.encoders == 4 + 4 * 2 + 2 + 3 + 3 * HAS_POSITIVES
+    assert together.encoders == 4 + 4 * 2 + 2 + 3 + 3
     assert alone > together.encoders + 8
 
 
@@ -192,10 +184,9 @@ def test_end_to_end_may_have_a_rate_of_its_own() -> None:
     assert setting.rnc()[0].config.lr == 0.5
 
 
-@pytest.mark.skipif(not HAS_POSITIVES, reason="FitConfig has no field positives yet")
 def test_positives_are_quarters_of_the_batch() -> None:
     plan = RESULTS["ablation-positives"](paper_setting("agedb"))
-    assert [job.config.positives for job in plan.jobs] == [128, 256, 384, None]  # type: ignore[attr-defined]
+    assert [job.config.positives for job in plan.jobs] == [128, 256, 384, None]
 
 
 # ----------------------------------------------------------------------------- what does not apply
@@ -220,12 +211,6 @@ def test_unseen_needs_one_target() -> None:
     data = Data.of_table(columns(targets=2))
     with pytest.raises(DoesNotApply, match="needs one target; own has y0, y1"):
         RESULTS["unseen"](Setting(data, base_config(data, "quick", 1, {}), 1))
-
-
-@pytest.mark.skipif(HAS_POSITIVES, reason="FitConfig has the field positives")
-def test_a_missing_option_is_named() -> None:
-    with pytest.raises(DoesNotApply, match="`positives` of rnc_loss in FitConfig"):
-        RESULTS["ablation-positives"](digits_setting())
 
 
 def test_tables_to_transfer_between_must_be_alike() -> None:

@@ -1,12 +1,11 @@
 """All methods on the same data, encoder, augmentation, epochs and rate, as the paper's Table 2.
 
-    python -m rnc.compare --out runs/compare
+    rnc compare
 
 trains on the digits of the demo, which are turned by known angles: the angle is the target. Every
 method leaves a run folder per seed, and all of them together comparison.csv and comparison.md.
 """
 
-import argparse
 import csv
 import dataclasses
 import io
@@ -237,17 +236,3 @@ def _write_csv(path: Path, results: Sequence[Result]) -> None:
     writer.writeheader()
     writer.writerows(dataclasses.asdict(result) for result in results)
     write_text(path, text.getvalue())
-
-
-def main() -> None:
-    """Compare on the digits and print the table."""
-    parser = argparse.ArgumentParser(description="All methods on the digits of the demo.")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the runs")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=12)
-    args = parser.parse_args()
-    print(run_comparison(args.out, seeds=args.seeds, epochs=args.epochs))
-
-
-if __name__ == "__main__":
-    main()

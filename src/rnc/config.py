@@ -81,6 +81,9 @@ class FitConfig:
     label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
     similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
     period: Annotated[float | None, "length of the circle for label_distance circular"] = None
+    positives: Annotated[int | None, "contrast the K label-nearest samples only; default: all"] = (
+        None
+    )
     rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
 
     image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
@@ -105,7 +108,14 @@ class FitConfig:
             value = getattr(self, name)
             if value not in known and (name, value) != ("optimizer", None):
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        for name in ("epochs", "batch_size", "head_batch_size", "accumulate", "image_size"):
+        for name in (
+            "epochs",
+            "batch_size",
+            "head_batch_size",
+            "accumulate",
+            "image_size",
+            "positives",
+        ):
             _check(self, name, 1)
         for name in ("projection_size", "prototypes"):
             _check(self, name, 1)

@@ -127,6 +127,7 @@ class RnCRegressor(
         label_distance: str = "l1",
         similarity: str = "l2",
         period: float | None = None,
+        positives: int | None = None,
         rnc_weight: float = 1.0,
         image_size: int = 224,
         views: int = 2,
@@ -179,6 +180,7 @@ class RnCRegressor(
         self.label_distance = label_distance
         self.similarity = similarity
         self.period = period
+        self.positives = positives
         self.rnc_weight = rnc_weight
         self.image_size = image_size
         self.views = views

@@ -107,7 +107,10 @@ def fit_run(
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
     """The best validation error of the run, and with scheme auto that of every scheme."""
     best: dict[str, float] = {}
+    last = records[-1].stage if records else ""
     for record in records:
+        if config.scheme != "auto" and record.stage != last:
+            continue  # the first of two stages: its head is not the one that stays
         if record.val_error is not None:
             scheme = record.stage.split("/")[0]
             best[scheme] = min(record.val_error, best.get(scheme, float("inf")))

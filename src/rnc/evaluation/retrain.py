@@ -19,7 +19,7 @@ from rnc.data.table import Table
 from rnc.evaluation.evaluate import evaluate_run
 from rnc.evaluation.folder import DoesNotApply, Options, Result, RunFolder, Show, read_data
 from rnc.files import write_json
-from rnc.metrics import angular_error, mae
+from rnc.metrics import error_measure
 from rnc.model import Regressor
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
@@ -211,7 +211,7 @@ def _solve(model: Regressor, table: Table, config: FitConfig) -> None:
         features = torch.from_numpy(model.embed(table.x[rows]))
         return features.to(device), torch.from_numpy(table.y[rows]).to(device)
 
-    measure = angular_error if config.label_distance == "angular" else mae
+    measure = error_measure(config.label_distance, config.period)
     solve_head(model.head, *of("train"), *of("val"), measure=measure)
 
 

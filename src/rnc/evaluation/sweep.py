@@ -10,7 +10,10 @@ from rnc.evaluation.corruption import (
 )
 from rnc.evaluation.evaluate import draw
 from rnc.evaluation.folder import DoesNotApply, Options, Result, RunFolder
-from rnc.metrics import angular_error, mae
+from rnc.metrics import error_measure
+
+MEASURES = {"angular": "angular_error", "circular": "circular_error"}
+"""What the error of a label distance is called; of all others, mae."""
 
 
 def corruption(run: RunFolder, options: Options) -> Result:
@@ -27,7 +30,7 @@ def corruption(run: RunFolder, options: Options) -> Result:
     chosen = test[draw(len(test), options.corruption_samples)]
     x, y = table.x[chosen], table.y[chosen]
     names = [name for name in CORRUPTIONS if name != NEEDS_COLOUR or x.shape[1] == 3]
-    measure = angular_error if run.fit.label_distance == "angular" else mae
+    measure = error_measure(run.fit.label_distance, run.fit.period)
     try:
         scores = corruption_scores(run.model, x, y, names=names, measure=measure)
     except ValueError as error:
@@ -40,7 +43,7 @@ def corruption(run: RunFolder, options: Options) -> Result:
     means = mean_over_types(found)
     return Result(
         {
-            "measure": measure.__name__,
+            "measure": MEASURES.get(run.fit.label_distance, "mae"),
             "n": len(x),
             "clean": measure(run.model.predict(x), y),
             "rows": [score._asdict() for score in found],

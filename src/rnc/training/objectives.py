@@ -308,6 +308,7 @@ def rnc_term(config: FitConfig, *, gather: bool) -> PairLoss:
         label_distance=config.label_distance,
         similarity=config.similarity,
         period=config.period,
+        positives=config.positives,
         gather=gather,
         validate=False,  # `check_finite` says it, with a remedy
     )
