@@ -119,8 +119,11 @@ def looking_at(url):
 def is_ready(url):
     """Whether the workers have made the tables; to look earlier would make them here."""
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
-        found = connection.execute("SELECT to_regclass('public.trials') IS NOT NULL").fetchone()
-    return found == (True,)
+        last = "SELECT to_regclass('public.alembic_version') IS NOT NULL"
+        if connection.execute(last).fetchone() != (True,):
+            return False
+        found = connection.execute("SELECT count(*) FROM alembic_version").fetchone()
+    return found == (1,)
 
 
 def at_work(trials, process):

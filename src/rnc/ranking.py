@@ -31,10 +31,9 @@ class Ranking(NamedTuple):
 def rank(distances: Tensor, tie_tolerance: float = 0.0) -> Ranking:
     """Rank m samples by their label distances from n labels, (n, m), furthest first."""
     nearness, order = (-distances).sort(dim=1)
-    low, high = nearness, nearness
-    if tie_tolerance:
-        low, high = nearness - tie_tolerance, nearness + tie_tolerance
-    first_tie = torch.searchsorted(nearness, low)
+    high = nearness + tie_tolerance if tie_tolerance else nearness
+    # By the same sums as the next line, or rounding would let a sample count for one of the two.
+    first_tie = torch.searchsorted(high, nearness)
     last_tie = torch.searchsorted(nearness, high, right=True).sub_(1)
     ranks = torch.arange(order.shape[1], device=order.device).expand_as(order)
     return Ranking(
