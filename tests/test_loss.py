@@ -35,13 +35,14 @@ def loss_and_gradient(losses: Tensor, features: Tensor) -> tuple[Tensor, Tensor]
     return losses.detach(), grad
 
 
-def assert_same(fast: Tensor, slow: Tensor, features: Tensor) -> None:
+def assert_same(fast: Tensor, slow: Tensor, features: Tensor, least: float = 1e-3) -> None:
+    """Equal values and gradients; `least` is the scale that gradients near zero are judged by."""
     tolerance = TOLERANCE[features.dtype]
     loss, grad = loss_and_gradient(fast, features)
     slow_loss, slow_grad = loss_and_gradient(slow, features)
     torch.testing.assert_close(loss, slow_loss, rtol=tolerance, atol=tolerance, check_dtype=False)
     torch.testing.assert_close(
-        grad, slow_grad, rtol=tolerance, atol=tolerance * float(slow_grad.abs().max() + 0.1)
+        grad, slow_grad, rtol=tolerance, atol=tolerance * float(slow_grad.abs().max() + least)
     )
 
 
@@ -125,7 +126,9 @@ def test_any_combination_equals_the_definition(data: st.DataObject) -> None:
         options["reference"] = (others.detach(), other_targets)
     chunk_size = data.draw(st.none() | st.integers(1, 12))
     fast = rnc_loss(features, targets, reduction="none", chunk_size=chunk_size, **options)
-    assert_same(fast, slow_losses(features, targets, **options), features)
+    # What cancels to a gradient near zero are terms that grow as 1 / temperature.
+    least = 1e-2 / options["temperature"]
+    assert_same(fast, slow_losses(features, targets, **options), features, least)
 
 
 @pytest.mark.parametrize("chunk_size", [None, 3])
