@@ -1,7 +1,6 @@
 """A study in one process, most of it on a training that is written down rather than done."""
 
 import dataclasses
-import json
 import math
 import sys
 import time
@@ -16,29 +15,9 @@ import torch
 import training_cases
 from rnc.config import FitConfig
 from rnc.files import read_tensors
-from rnc.search import Choice, Range, check_space, default_space, search, without_test
+from rnc.search import Choice, Range, check_space, default_space, without_test
 from rnc.search import study as study_file
-from rnc.training.loop import Record
-
-RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064]
-BASE = training_cases.quick(scheme="end2end", epochs=3)
-TABLE = training_cases.columns()
-
-
-def run(out, space, base=BASE, table=TABLE, **options):
-    return list(search(table, base, out, space=space, **options))
-
-
-def frame_of(out):
-    return pd.read_csv(out / "trials.csv", keep_default_na=False)
-
-
-def best_of(out):
-    return json.loads((out / "best.json").read_text())
-
-
-def record(stage, epoch, epochs, error):
-    return Record(stage, epoch, epochs, 0.1, 1.0, None, error, 0.0)
+from search_cases import BASE, RATES, TABLE, best_of, changed, frame_of, record, run
 
 
 @pytest.fixture
@@ -56,22 +35,6 @@ def written(monkeypatch):
     monkeypatch.setattr(study_file, "train", train)
     monkeypatch.setattr(study_file, "build_regressor", lambda table, config: None)
     return done
-
-
-def changed(monkeypatch, first, then=None):
-    """A training that does something else in its first call."""
-    calls = []
-    plain = then or study_file.train
-
-    def train(model, table, config, folder=None):
-        calls.append(config)
-        if len(calls) == 1:
-            yield from first(config)
-        else:
-            yield from plain(model, table, config, folder)
-
-    monkeypatch.setattr(study_file, "train", train)
-    return calls
 
 
 # ----------------------------------------------------------------------------------- real training
