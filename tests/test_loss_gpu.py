@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from rnc import rnc_loss
+from rnc import RnCLoss, rnc_loss
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,3 +60,44 @@ def test_half_precision_under_autocast() -> None:
     with torch.autocast("cuda", dtype=torch.bfloat16):
         assert rnc_loss(features, targets) == rnc_loss(features, targets)
         assert rnc_loss(features.half(), targets).dtype == torch.float32
+
+
+def test_runs_as_the_graph_that_torch_makes() -> None:
+    batches = [
+        (torch.randn(96, 32, device="cuda") + i, torch.rand(96, device="cuda")) for i in (0, 1)
+    ]
+    example = (batches[0][0].clone().requires_grad_(), batches[0][1].clone())
+    graphed = torch.cuda.make_graphed_callables(RnCLoss(validate=False), example)
+    for features, targets in batches:
+        losses, grads = [], []
+        for loss in (graphed, rnc_loss):
+            own = features.clone().requires_grad_()
+            losses.append(loss(own, targets))
+            grads.append(torch.autograd.grad(losses[-1], own)[0].clone())
+        assert torch.equal(losses[0], losses[1])
+        assert torch.equal(grads[0], grads[1])
+
+
+@pytest.mark.parametrize("where", ["features", "targets"])
+def test_refuses_what_is_no_number(where: str) -> None:
+    features, targets = torch.randn(8, 4).cuda(), torch.rand(8).cuda()
+    (features if where == "features" else targets)[3] = torch.nan
+    with pytest.raises(ValueError, match=where):
+        rnc_loss(features, targets)
+    assert not rnc_loss(features, targets, validate=False).isfinite()
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("ties", ["many", "some", "none"])
+@pytest.mark.parametrize("n", [2, 3, 31, 257, 512, 4096])
+def test_equals_the_plain_path_in_float64(n: int, ties: str, spread: float) -> None:
+    features = (spread * torch.randn(n, 512, device="cuda")).requires_grad_()
+    targets = torch.rand(n, device="cuda", dtype=torch.float64)
+    targets = targets if ties == "none" else (targets * {"many": 5, "some": n}[ties]).round()
+    loss = rnc_loss(features, targets, backend="triton")
+    (grad,) = torch.autograd.grad(loss, features)
+    exact = rnc_loss(features.double(), targets, backend="torch")
+    (exact_grad,) = torch.autograd.grad(exact, features)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-5, abs=1e-13 * max(1.0, spread))
+    error = torch.linalg.norm(grad - exact_grad)
+    assert error <= 1e-5 * torch.linalg.norm(exact_grad) + 1e-12

@@ -11,7 +11,6 @@ This file is the door: it checks a batch, brings it into rows and hands it to `r
 
 import functools
 import importlib.util
-import math
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -90,7 +89,7 @@ def rnc_loss(
     fused = _runs_fused(
         backend, features, targets, label_distance, similarity, positives, tie_tolerance
     )
-    # A fused loss is a number if and only if all that went in are: a look at one instead of all.
+    # The fused loss looks for numbers that are none where it reads them anyway.
     late = fused and validate and missing == "raise"
     anchors, kept = _rows(features, targets, missing, validate and not late, "rnc_loss")
     others, own_column = anchors, 0
@@ -125,10 +124,14 @@ def rnc_loss(
             problem = Problem(labels, other_labels, column, temperature, similarity, chunk_size)
             other_features = None if others is anchors else others.features
             divisor = None if reduction == "none" else 1 if together else n
-            losses = fused_contrast(anchors.features, other_features, problem, divisor)
-            if late and not math.isfinite(losses.detach().sum() if losses.dim() else losses.item()):
+
+            def refuse() -> None:
                 for given in ((features, targets), *([] if reference is None else [reference])):
                     check_finite(*given, missing, "rnc_loss")
+
+            losses = fused_contrast(
+                anchors.features, other_features, problem, divisor, refuse if late else None
+            )
         else:
             losses = _in_chunks(anchor_losses, anchors, chunk_size).to(anchors.features.dtype)
             if reduction == "mean":

@@ -11,6 +11,7 @@ above it. So no row needs a sort of its own: with m samples and p the place of t
 gradient is taken with the value and waits for the backward pass, which only scales it.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -18,10 +19,10 @@ from torch import Tensor
 
 from rnc.kernels.contrast import contrast
 from rnc.kernels.l1 import l1_gradient, l1_similarities
-from rnc.kernels.rows import finish, prepare
+from rnc.kernels.rows import Products, finish, prepare
 from rnc.pairwise import unit_rows
 
-PAIRS = 2**25
+PAIRS = 2**26
 """Pairs held at a time, at 36 bytes each."""
 
 
@@ -39,29 +40,41 @@ class Problem(NamedTuple):
     chunk_size: int | None
 
 
-def fused_contrast(a: Tensor, b: Tensor | None, problem: Problem, divisor: int | None) -> Tensor:
+def fused_contrast(
+    a: Tensor,
+    b: Tensor | None,
+    problem: Problem,
+    divisor: int | None,
+    refuse: Callable[[], None] | None = None,
+) -> Tensor:
     """The loss of every anchor, (n,), or with a divisor their sum over it, (): float32.
 
     Args:
         a: features of the anchors, (n, d).
         b: of the others, (m, d); None if these are the anchors.
-        problem: labels and problem.
+        problem: labels and options.
         divisor: for None, the backward pass computes the anchors again, with what reaches each.
+        refuse: called if a feature or a label is no finite number; None does not look.
     """
     if problem.similarity == "cosine":
         a, b = unit_rows(a), None if b is None else unit_rows(b)
-    losses: Tensor = _Fused.apply(a, b, problem, divisor)
+    losses: Tensor = _Fused.apply(a, b, problem, divisor, refuse)
     return losses
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, a: Tensor, b: Tensor | None, problem: Problem, divisor: int | None
+        ctx: Any,
+        a: Tensor,
+        b: Tensor | None,
+        problem: Problem,
+        divisor: int | None,
+        refuse: Callable[[], None] | None,
     ) -> Tensor:
         ctx.problem, ctx.divisor = problem, divisor
         wanted = divisor is not None and any(ctx.needs_input_grad[:2])
-        losses, *grads = _contrast(a, b, problem, divisor or 1, None, wanted)
+        losses, *grads = _contrast(a, b, problem, divisor or 1, None, wanted, refuse)
         ctx.save_for_backward(*((a, b) if divisor is None else grads))
         return losses.float() if divisor is None else losses.sum(dtype=torch.float32)
 
@@ -75,8 +88,8 @@ class _Fused(torch.autograd.Function):
         first, second = ctx.saved_tensors
         if ctx.divisor is None:
             _, *grads = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
-            return *grads, None, None
-        return first * upstream, None if second is None else second * upstream, None, None
+            return *grads, None, None, None
+        return first * upstream, None if second is None else second * upstream, None, None, None
 
 
 def _contrast(
@@ -86,19 +99,25 @@ def _contrast(
     divisor: int,
     weights: Tensor | None,
     wanted: bool,
+    refuse: Callable[[], None] | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
-    samples, l2 = a if b is None else b, problem.similarity == "l2"
-    shift = samples.mean(dim=0, dtype=torch.float64) if l2 else None
-    others = prepare(samples, problem.other_labels, shift, sort=True)
-    x = others.rows if b is None else prepare(a, problem.labels, shift, sort=False).rows
-    z = others.sorted_rows
+    shift = None
+    if l2 := problem.similarity == "l2":
+        shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
+    samples = prepare(a if b is None else b, problem.other_labels, shift, sort=True)
+    anchors = samples if b is None else prepare(a, problem.labels, shift, sort=False)
+    # A look this early is cheap: what follows is still to be launched.
+    if refuse is not None and (samples.odd.item() or anchors.odd.item()):
+        refuse()
+    x, z = anchors.rows, samples.sorted_rows
     n, m = len(x), len(z)
     block = max(1, min(n, problem.chunk_size or n, PAIRS // m))
-    losses = torch.empty(n, dtype=torch.float64, device=x.device)
-    sums = torch.empty(3, block, m, dtype=torch.float64, device=x.device)
+    losses, totals = x.new_empty(n), x.new_empty(n)
+    sums = x.new_empty(3, block, m)
     partners = torch.empty(block, m, dtype=torch.int32, device=x.device)
     grad_x, grad_z = (torch.empty_like(x), torch.empty_like(z)) if wanted else (x, z)
+    sample_totals = totals
     for start in range(0, n, block):
         some, grad_some = x, grad_x
         if block < n:
@@ -106,12 +125,12 @@ def _contrast(
         pairs = torch.mm(some, z.T) if problem.similarity != "l1" else l1_similarities(some, z)
         contrast(
             pairs,
-            x,
+            anchors.halves,
             problem.labels,
-            others.sorted_labels,
-            others.ties,
+            samples,
             weights,
             losses,
+            totals,
             sums,
             partners,
             start=start,
@@ -121,18 +140,24 @@ def _contrast(
             divisor=divisor,
             wanted=wanted,
         )
-        if wanted and problem.similarity == "l1":
+        if not wanted:
+            continue
+        if problem.similarity == "l1":
             l1_gradient(pairs, some, z, grad_some, add=False)
             l1_gradient(pairs.T, z, some, grad_z, add=start > 0)
-        elif wanted:
+        else:
             torch.mm(pairs, z, out=grad_some)
             torch.addmm(grad_z, pairs.T, some, beta=int(start > 0), out=grad_z)
+        if l2:
+            here = pairs.sum(dim=0)
+            sample_totals = sample_totals + here if start else here
     if not wanted:
         return losses, None, None
+    of_x, of_z = Products(grad_x, totals), Products(grad_z, sample_totals)
     if b is None:
-        return losses, finish(a, x, grad_x, grad_z, others.ties, l2=l2), None
+        return losses, finish(a, x, of_x, of_z, samples.ties, l2=l2), None
     return (
         losses,
-        finish(a, x, grad_x, None, others.ties, l2=l2),
-        finish(b, others.rows, None, grad_z, others.ties, l2=l2),
+        finish(a, x, of_x, None, samples.ties, l2=l2),
+        finish(b, samples.rows, None, of_z, samples.ties, l2=l2),
     )

@@ -4,14 +4,16 @@ One program takes one anchor, in four steps: running sums of exponentials from b
 all D_j; running sums of 1 / D_j from the anchor outwards; from them the gradient.
 """
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from rnc.kernels.rows import Prepared
 from rnc.kernels.sets import distance_at, far_set, near_set, partner_of
 from rnc.kernels.sums import EMPTY, LN2, exp, half, scan, sum_at
 
-BLOCK = 512
+BLOCK = 256
 """Samples that a program looks at together."""
 WARPS = 4
 LARGE = tl.constexpr(300.0)  # logits whose exponentials, inverses and products are no problem
@@ -24,12 +26,12 @@ def is_interpreted() -> bool:
 
 def contrast(
     pairs: Tensor,
-    x: Tensor,
+    halves: Tensor,
     labels: Tensor,
-    sorted_labels: Tensor,
-    ties: Tensor,
+    samples: Prepared,
     weights: Tensor | None,
     losses: Tensor,
+    totals: Tensor,
     sums: Tensor,
     partners: Tensor,
     *,
@@ -43,63 +45,75 @@ def contrast(
     """Losses of some anchors and, in place of pairs, their gradient with respect to them.
 
     Args:
-        pairs: similarities (r, m), or with l2 minus half the squared distances; overwritten.
-        x: prepared rows of all anchors, (n, e).
+        pairs: similarities (r, m), or with l2 products of rows; overwritten.
+        halves: of all anchors, as `prepare` gives them, (n,).
         labels: of all anchors, (n,).
-        sorted_labels: of the samples, (m,).
-        ties: of the samples, as `prepare` gives them, (3, m).
+        samples: as `prepare` gives them, sorted.
         weights: of all anchors in the gradient, (n,).
         losses: where they go, (n,).
+        totals: where the sum of each anchor's gradients goes, (n,).
         sums: scratch, float64, (3, r, m).
         partners: scratch, int32, (r, m).
         start: the anchor of the first row of pairs.
         own_column: the sample, before they were sorted, that is anchor 0; None if none is.
-        l2: what pairs are; then the gradient is that with respect to minus half the squares.
+        l2: what pairs are; the gradient is then that with respect to -|x - z|^2 / 2.
         temperature: of the loss.
         divisor: of losses and gradient.
         wanted: whether to take the gradient.
     """
     r, m = pairs.shape
-    _contrast[(r,)](
-        pairs,
-        x,
-        labels,
-        sorted_labels,
-        ties,
-        losses if weights is None else weights,
-        losses,
-        sums,
-        partners,
-        start,
-        m,
-        x.shape[1],
-        sums.stride(0),
-        own_column or 0,
-        divisor,
-        temperature,
-        own_column is not None,
-        weights is not None,
-        l2,
-        wanted,
-        m.bit_length(),
-        min(BLOCK, triton.next_power_of_2(m)),
-        num_warps=WARPS,
-    )
+    # A row whose sums need more care is left to a second launch, so that the first has the
+    # registers for itself.
+    flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
+    for wide in (False, True):
+        _contrast[(r,)](
+            pairs,
+            halves,
+            samples.sorted_halves,
+            labels,
+            samples.sorted_labels,
+            samples.ties,
+            losses if weights is None else weights,
+            losses,
+            totals,
+            sums,
+            partners,
+            flags,
+            start,
+            m,
+            sums.stride(0),
+            own_column or 0,
+            divisor,
+            temperature,
+            own_column is not None,
+            weights is not None,
+            l2,
+            wanted,
+            wide,
+            m.bit_length(),
+            min(BLOCK, triton.next_power_of_2(m)),
+            num_warps=WARPS,
+        )
 
 
 @triton.jit
-def _logits(pairs, k, inside, x_half, inverse, L2: tl.constexpr):
-    """Similarities over temperature and, for L2, the distances."""
-    pair = tl.load(pairs + k, mask=inside, other=0.0)
-    if L2:  # below the rounding of the product, rows are the same
-        pair = tl.sqrt(tl.where(pair > 2e-13 * x_half, 0.0, -2 * pair))
-        return -pair * inverse, pair
+def _logits(pairs, halves, k, inside, x_half, inverse, L2: tl.constexpr):
+    """Similarities over temperature and, for L2, one over the distances, 0 for 0."""
+    # Every row is read from end to end: past the first cache, which is for the labels.
+    pair = tl.load(pairs + k, mask=inside, other=0.0, cache_modifier=".cg")
+    if L2:
+        pair -= x_half + tl.load(halves + k, mask=inside, other=0.0)
+        # Below the rounding of the product, rows are the same.
+        square = tl.where(pair > -2e-13 * x_half, 0.0, -2 * pair)
+        one_over = tl.where(square > 0, tl.rsqrt(square), 0.0)
+        return -(square * one_over) * inverse, one_over
     return pair * inverse, pair
 
 
 @triton.jit
 def _far_sums(
     pairs,
+    halves,
     sums,
     plane,
     own,
@@ -118,7 +132,7 @@ def _far_sums(
     for start in range(0, p, BLOCK):
         k = start + tl.arange(0, BLOCK)
         valid = (k < p) & (k != own)
-        logits, _distances = _logits(pairs, k, k < p, x_half, inverse, L2)
+        logits, _one_over = _logits(pairs, halves, k, k < p, x_half, inverse, L2)
         added += tl.where(valid, logits, 0.0)
         largest = tl.maximum(largest, tl.where(valid, tl.abs(logits), 0.0))
         s, q = exp(logits, valid, WIDE)
@@ -128,7 +142,7 @@ def _far_sums(
     for tile in range(0, tiles):
         k = p + (tiles - 1 - tile) * BLOCK + tl.arange(0, BLOCK)
         valid = (k < m) & (k != own)
-        logits, _distances = _logits(pairs, k, k < m, x_half, inverse, L2)
+        logits, _one_over = _logits(pairs, halves, k, k < m, x_half, inverse, L2)
         added += tl.where(valid, logits, 0.0)
         largest = tl.maximum(largest, tl.where(valid, tl.abs(logits), 0.0))
         s, q = exp(logits, valid, WIDE)
@@ -161,9 +175,9 @@ def _log_denominators(
         k = start + tl.arange(0, BLOCK)
         inside = k < m
         gap = distance_at(labels, y, k, inside)
-        partner = partner_of(labels, y, gap, k < p, p, m, STEPS)
+        partner, astray = partner_of(labels, y, gap, k < p, inside, p, m, STEPS, WIDE)
         c, f, odd = far_set(labels, ties, y, k, inside, gap, partner, p, m, WIDE)
-        wrong += odd.to(tl.int32)
+        wrong += (odd | astray).to(tl.int32)
         s, q = sum_at(sums, plane, c - 1, c > 0, f, f < m, WIDE)
         log = tl.log(s)
         if WIDE:
@@ -203,6 +217,7 @@ def _inverse(inverses, k, valid, WIDE: tl.constexpr):
 @triton.jit
 def _gradient(
     pairs,
+    halves,
     labels,
     ties,
     sums,
@@ -219,11 +234,12 @@ def _gradient(
     WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """In place of the pairs, weight (exp(s_k) sum_{j : k in S_ij} 1 / D_j - 1)."""
+    """In place of the pairs, weight (exp(s_k) sum_{j : k in S_ij} 1 / D_j - 1); their sum."""
+    total = tl.zeros((BLOCK,), tl.float64)
     for start in range(0, m, BLOCK):
         k = start + tl.arange(0, BLOCK)
         inside, valid = k < m, (k < m) & (k != own)
-        logits, distance = _logits(pairs, k, inside, x_half, inverse, L2)
+        logits, one_over = _logits(pairs, halves, k, inside, x_half, inverse, L2)
         gap = distance_at(labels, y, k, inside)
         partner = tl.load(partners + k, mask=inside, other=0)
         a, b = near_set(labels, ties, y, k, inside, gap, partner, p, m, WIDE)
@@ -235,24 +251,29 @@ def _gradient(
         # Each of the samples pulls by at most 1, but for rounding.
         grad = weight * (tl.minimum(pull, m * 1.0) - 1)
         if L2:
-            grad = tl.where(distance > 0, grad / distance, 0.0)
-        tl.store(pairs + k, tl.where(valid, grad, 0.0), mask=inside)
+            grad *= one_over
+        grad = tl.where(valid, grad, 0.0)
+        total += grad
+        tl.store(pairs + k, grad, mask=inside)
+    return tl.sum(total)
 
 
 @triton.jit
 def _contrast(
     pairs,
-    x,
+    halves,
+    sorted_halves,
     labels,
     sorted_labels,
     ties,
     weights,
     losses,
+    totals,
     sums,
     partners,
+    flags,
     start,
     m,
-    width,
     plane,
     own_column,
     divisor,
@@ -261,10 +282,14 @@ def _contrast(
     WEIGHTED: tl.constexpr,
     L2: tl.constexpr,
     WANTED: tl.constexpr,
+    WIDE: tl.constexpr,
     STEPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
+    if WIDE:  # noqa: SIM102  (known when compiled)
+        if tl.load(flags + row) == 0:
+            return
     i = start + row
     pairs += row * m
     sums += row * m
@@ -276,7 +301,7 @@ def _contrast(
     if OWN:
         own, count = tl.load(ties + 2 * m + own_column + i), tl.maximum(m - 1, 1)
     if L2:
-        x_half = tl.load(x + i * width + width - 2)
+        x_half = tl.load(halves + i)
     share /= count
     weight = share * inverse
     if WEIGHTED:
@@ -287,27 +312,27 @@ def _contrast(
         lower = (p < top) & (tl.load(sorted_labels + tl.minimum(middle, m - 1)) < y)
         top = tl.where(lower | (p == top), top, middle)
         p = tl.where(lower, middle + 1, p)
-    logits, largest = _far_sums(pairs, sums, plane, own, x_half, inverse, p, m, L2, False, BLOCK)
-    tl.debug_barrier()
-    logs, wrong = _log_denominators(
-        sorted_labels, ties, sums, plane, partners, y, own, p, m, WANTED, False, STEPS, BLOCK
+    logits, largest = _far_sums(
+        pairs, sorted_halves, sums, plane, own, x_half, inverse, p, m, L2, WIDE, BLOCK
     )
     tl.debug_barrier()
-    wide = (largest > LARGE) | (wrong > 0)
-    if wide:
-        logits, largest = _far_sums(pairs, sums, plane, own, x_half, inverse, p, m, L2, True, BLOCK)
-        tl.debug_barrier()
-        logs, wrong = _log_denominators(
-            sorted_labels, ties, sums, plane, partners, y, own, p, m, WANTED, True, STEPS, BLOCK
-        )
-        tl.debug_barrier()
+    logs, wrong = _log_denominators(
+        sorted_labels, ties, sums, plane, partners, y, own, p, m, WANTED, WIDE, STEPS, BLOCK
+    )
     tl.store(losses + i, (logs - logits + (y - y)) * share)  # y - y: no number for no number
-    if WANTED:
-        if wide:
-            _near_sums(sums, plane, own, p, m, True, BLOCK)
+    done = True
+    if not WIDE:
+        again = (largest > LARGE) | (wrong > 0)
+        tl.store(flags + row, again.to(tl.int32))
+        done = ~again
+    if WANTED:  # noqa: SIM102  (known when compiled)
+        if done:
             tl.debug_barrier()
-            _gradient(
+            _near_sums(sums, plane, own, p, m, WIDE, BLOCK)
+            tl.debug_barrier()
+            total = _gradient(
                 pairs,
+                sorted_halves,
                 sorted_labels,
                 ties,
                 sums,
@@ -321,27 +346,7 @@ def _contrast(
                 p,
                 m,
                 L2,
-                True,
+                WIDE,
                 BLOCK,
             )
-        else:
-            _near_sums(sums, plane, own, p, m, False, BLOCK)
-            tl.debug_barrier()
-            _gradient(
-                pairs,
-                sorted_labels,
-                ties,
-                sums,
-                plane,
-                partners,
-                y,
-                own,
-                x_half,
-                inverse,
-                weight,
-                p,
-                m,
-                L2,
-                False,
-                BLOCK,
-            )
+            tl.store(totals + i, total)

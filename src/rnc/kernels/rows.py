@@ -1,8 +1,7 @@
 """Rows before and after the matrix products of the loss.
 
-For Euclidean distances rows carry two more numbers, (x, -|x|^2 / 2, 1) for anchors and
-(z, 1, -|z|^2 / 2) for samples, so that one matrix product gives -|x - z|^2 / 2, and a product with
-the gradient of that gives its sums as well.
+For Euclidean distances -|x - z|^2 / 2 = x z - |x|^2 / 2 - |z|^2 / 2, of which the product x z takes
+nearly all the time, and the gradient g of that gives x the gradient sum_z g z - x sum_z g.
 """
 
 from typing import NamedTuple
@@ -17,29 +16,38 @@ BLOCK = 1024
 
 
 class Prepared(NamedTuple):
-    """Rows for the matrix products; where they were not sorted, the last three are empty."""
+    """Rows for the matrix products; where they were not sorted, the middle four are empty."""
 
     rows: Tensor
-    """(n, e), float64."""
+    """(n, d), float64."""
+    halves: Tensor
+    """For Euclidean distances |x|^2 / 2 of each, (n,)."""
     sorted_rows: Tensor
-    """The same in the order of the labels."""
+    """The rows in the order of the labels."""
+    sorted_halves: Tensor
     sorted_labels: Tensor
     """(n,), ascending."""
     ties: Tensor
     """int32, (3, n): for each sorted row the first with the same label and the one after the last;
     for each row as it came, where it went."""
+    odd: Tensor
+    """int32, (1,): not 0 if a feature or a label is no finite number."""
 
 
 def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: bool) -> Prepared:
-    """Rows as float64, with shift for Euclidean distances: (n, d), (n,) -> (n, d or d + 2)."""
+    """Rows as float64, with shift for Euclidean distances: (n, d), (n,) -> (n, d)."""
     n, d = features.shape
-    width, many = d + 2 * (shift is not None), n if sort else 0
-    rows = torch.empty(n, width, dtype=torch.float64, device=features.device)
+    many = n if sort else 0
+    rows = torch.empty(n + many, d, dtype=torch.float64, device=features.device)
+    numbers = rows.new_empty(n + 2 * many)
     prepared = Prepared(
-        rows,
-        rows.new_empty(many, width),
-        rows.new_empty(many),
+        rows[:n],
+        numbers[:n],
+        rows[n:],
+        numbers[n : n + many],
+        numbers[n + many :],
         torch.empty(3, many, dtype=torch.int32, device=features.device),
+        torch.zeros(1, dtype=torch.int32, device=features.device),
     )
     _prepare[(n,)](
         features.contiguous(),
@@ -48,7 +56,6 @@ def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: boo
         *prepared,
         n,
         d,
-        width,
         sort,
         shift is not None,
         min(BLOCK, triton.next_power_of_2(max(n, d))),
@@ -56,39 +63,48 @@ def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: boo
     return prepared
 
 
+class Products(NamedTuple):
+    """Of the gradient of pairs."""
+
+    rows: Tensor
+    """With rows, (n, d), float64."""
+    sums: Tensor
+    """With ones, (n,)."""
+
+
 def finish(
     like: Tensor,
     rows: Tensor,
-    products: Tensor | None,
-    sorted_products: Tensor | None,
+    as_anchors: Products | None,
+    as_samples: Products | None,
     ties: Tensor,
     *,
     l2: bool,
 ) -> Tensor:
-    """The gradient of features from the products of the gradient of pairs with rows.
+    """The gradient of features.
 
     Args:
         like: the features, (n, d).
-        rows: as `prepare` made them, (n, e).
-        products: with the rows of the samples, (n, e); None if the features are no anchors.
-        sorted_products: with those of the anchors, in the order of labels; None if they are no
-            samples.
+        rows: as `prepare` made them, (n, d).
+        as_anchors: what they get as anchors, if they are some.
+        as_samples: what they get as samples, in the order of labels.
         ties: as `prepare` gives them.
-        l2: take away each row times the sum of its gradients, which the products hold.
+        l2: take away each row times its sum.
     """
     n, d = like.shape
     out = torch.empty(n, d, dtype=like.dtype, device=like.device)
+    some = as_anchors or as_samples
+    assert some is not None
     _finish[(n,)](
-        rows if products is None else products,
+        *(as_anchors or some),
+        *(as_samples or some),
         rows,
-        rows if sorted_products is None else sorted_products,
         ties,
         out,
         n,
         d,
-        rows.shape[1],
-        products is not None,
-        sorted_products is not None,
+        as_anchors is not None,
+        as_samples is not None,
         l2,
         min(BLOCK, triton.next_power_of_2(d)),
     )
@@ -101,20 +117,23 @@ def _prepare(
     labels,
     shift,
     rows,
+    halves,
     sorted_rows,
+    sorted_halves,
     sorted_labels,
     ties,
+    odd,
     n,
     d,
-    width,
     SORT: tl.constexpr,
     L2: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     i = tl.program_id(0).to(tl.int64)
     place = i
+    y = tl.load(labels + i)
+    nought = tl.zeros((BLOCK,), tl.float64) + (y - y)  # not 0 from the first odd number on
     if SORT:
-        y = tl.load(labels + i)
         y = tl.where(y == y, y, float("inf"))  # every row needs a place, one without a label, too
         lower, equal, before = 0, 0, 0
         for start in range(0, n, BLOCK):
@@ -136,49 +155,51 @@ def _prepare(
         if L2:
             x -= tl.load(shift + c, mask=c < d, other=0.0)
             norm += x * x
-        tl.store(rows + i * width + c, x, mask=c < d)
+        nought += x - x
+        tl.store(rows + i * d + c, x, mask=c < d)
         if SORT:
-            tl.store(sorted_rows + place * width + c, x, mask=c < d)
+            tl.store(sorted_rows + place * d + c, x, mask=c < d)
     if L2:
-        half, one = -0.5 * tl.sum(norm), tl.full((), 1.0, tl.float64)
-        tl.store(rows + i * width + d, half)
-        tl.store(rows + i * width + d + 1, one)
+        half = 0.5 * tl.sum(norm)
+        tl.store(halves + i, half)
         if SORT:
-            tl.store(sorted_rows + place * width + d, one)
-            tl.store(sorted_rows + place * width + d + 1, half)
+            tl.store(sorted_halves + place, half)
+    if tl.sum(nought) != 0:
+        tl.store(odd, 1)
 
 
 @triton.jit
 def _finish(
     products,
-    rows,
+    sums,
     sorted_products,
+    sorted_sums,
+    rows,
     ties,
     out,
     n,
     d,
-    width,
     ANCHORS: tl.constexpr,
     SAMPLES: tl.constexpr,
     L2: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     i = tl.program_id(0).to(tl.int64)
-    place = i
+    place, total = i, tl.full((), 0.0, tl.float64)
     if SAMPLES:
         place = tl.load(ties + 2 * n + i).to(tl.int64)
+    if L2:
+        if ANCHORS:
+            total += tl.load(sums + i)
+        if SAMPLES:
+            total += tl.load(sorted_sums + place)
     for start in range(0, d, BLOCK):
         c = start + tl.arange(0, BLOCK)
         grad = tl.zeros((BLOCK,), tl.float64)
-        total = tl.full((), 0.0, tl.float64)
         if ANCHORS:
-            grad += tl.load(products + i * width + c, mask=c < d, other=0.0)
-            if L2:
-                total += tl.load(products + i * width + d)
+            grad += tl.load(products + i * d + c, mask=c < d, other=0.0)
         if SAMPLES:
-            grad += tl.load(sorted_products + place * width + c, mask=c < d, other=0.0)
-            if L2:
-                total += tl.load(sorted_products + place * width + d + 1)
+            grad += tl.load(sorted_products + place * d + c, mask=c < d, other=0.0)
         if L2:
-            grad -= total * tl.load(rows + i * width + c, mask=c < d, other=0.0)
+            grad -= total * tl.load(rows + i * d + c, mask=c < d, other=0.0)
         tl.store(out + i * d + c, grad.to(out.dtype.element_ty), mask=c < d)

@@ -14,16 +14,28 @@ def distance_at(labels, y, k, inside):
 
 
 @triton.jit
-def partner_of(labels, y, gap, below, p, m, STEPS: tl.constexpr):
-    """For samples below p, the first from p on that is no nearer; else the first below that is."""
+def partner_of(labels, y, gap, below, inside, p, m, STEPS: tl.constexpr, WIDE: tl.constexpr):
+    """For samples below p, the first from p on that is no nearer; else the first below that is.
+
+    And whether that is wrong: the search compares labels with y + gap or y - gap, whose rounding
+    may differ from that of distances. WIDE compares distances.
+    """
     low, high = tl.where(below, p, 0), tl.where(below, m, p)
-    for _ in range(STEPS):
-        open_, middle = low < high, (low + high) // 2
-        nearer = distance_at(labels, y, middle, open_) < gap
-        passes = nearer == below
-        low = tl.where(open_ & passes, middle + 1, low)
-        high = tl.where(open_ & ~passes, middle, high)
-    return low
+    edge = tl.where(below, y + gap, y - gap)
+    last = low - 1  # of those that pass
+    for i in range(STEPS):
+        at = last + (1 << (STEPS - 1 - i))
+        here = at < high
+        if WIDE:
+            passes = (distance_at(labels, y, at, here) < gap) == below
+        else:
+            label = tl.load(labels + at, mask=here, other=0.0)
+            passes = tl.where(below, label < edge, label <= edge)
+        last = tl.where(here & passes, at, last)
+    some, more = inside & (last >= low), inside & (last + 1 < high)
+    fails = some & ((distance_at(labels, y, last, some) < gap) != below)
+    goes_on = more & ((distance_at(labels, y, last + 1, more) < gap) == below)
+    return last + 1, fails | goes_on
 
 
 @triton.jit
