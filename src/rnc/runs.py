@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import rnc
 from rnc.config import SPEED_ONLY, FitConfig
@@ -29,8 +30,8 @@ from rnc.data.table import Table
 from rnc.distributed import is_first_process
 from rnc.evaluation.evaluate import evaluate_run, write_evaluation
 from rnc.evaluation.folder import TRAIN_TARGETS
-from rnc.files import write_tensors, write_text
-from rnc.model import read_config
+from rnc.files import read_tensors, write_tensors, write_text
+from rnc.model import ModelConfig, Regressor, read_config
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.recipes import build_regressor, train
 
@@ -59,6 +60,7 @@ def fit_run(
     resume: bool = False,
     overwrite: bool = False,
     encoder: torch.nn.Module | None = None,
+    encoder_from: Path | None = None,
 ) -> Iterator[Record]:
     """Train on a table and leave a finished run folder; one Record per epoch.
 
@@ -72,17 +74,22 @@ def fit_run(
         resume: continue the run in `out`, which must have the same config.
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
+        encoder_from: a run whose encoder is taken as it is instead of training one.
     """
     first = is_first_process()
+    model = build_regressor(table, config, encoder)
+    taken = None if encoder_from is None else read_encoder(encoder_from, model, config)
     if first:
         prepare_folder(out, config, resume=resume, overwrite=overwrite)
-    model = build_regressor(table, config, encoder)
+        if resume and taken is not None:
+            _check_same_encoder(out, encoder_from)
     extra = {
         "fit": config.to_json(),
         "data": data or {},
         "command": command,
         "environment": environment(),
         **({} if name is None else {"name": name}),
+        **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
     }
     if first and not resume:
         model.save_config(out, extra)
@@ -90,6 +97,8 @@ def fit_run(
     if first:
         targets = torch.from_numpy(table.y[table.rows("train")])
         write_tensors(out / TRAIN_TARGETS, {"targets": targets})
+    if first and taken is not None:
+        write_tensors(out / "checkpoint" / "encoder.safetensors", taken, [])
     records: list[Record] = []
     for record in train(model, table, config, out):
         records.append(record)
@@ -102,6 +111,48 @@ def fit_run(
     evaluation = evaluate_run(model, table, config)
     evaluation.scores.update(_validation(records, config))
     write_evaluation(evaluation, out)
+
+
+def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
+    """The weights of a model with the encoder of another run; raises if that does not fit.
+
+    Args:
+        folder: the run, trained on the same data or on other.
+        model: whose head the weights keep.
+        config: of the run to come.
+    """
+    if config.scheme not in ("probe", "finetune"):
+        raise ValueError(
+            "--encoder-from takes the place of training an encoder before a head, which scheme "
+            f"{config.scheme} does not do. Use --scheme probe or finetune."
+        )
+    theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
+    for what in ("kind", "encoder", "input_shape", "preprocessing"):
+        a, b = getattr(theirs, what), getattr(ours, what)
+        if a != b:
+            shown = "" if what == "preprocessing" else f": {a} there, {b} here"
+            raise ValueError(
+                f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
+                "same columns, --encoder and --image-size, or train an encoder."
+            )
+    whole, stage = folder / "model.safetensors", folder / "checkpoint" / "encoder.safetensors"
+    if not stage.exists() and not whole.exists():
+        raise FileNotFoundError(
+            f"{folder} has no trained encoder yet. Finish that run first: the command that "
+            "started it and --resume."
+        )
+    weights, _ = read_tensors(whole if whole.exists() else stage)
+    return model.state_dict() | {k: v for k, v in weights.items() if not k.startswith("head.")}
+
+
+def _check_same_encoder(out: Path, encoder_from: Path | None) -> None:
+    before = read_config(out).get("encoder_from")
+    if before != str(encoder_from):
+        raise ValueError(
+            f"{out} was started with {'its own encoder' if before is None else before} and not "
+            f"with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
+            "--out."
+        )
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:

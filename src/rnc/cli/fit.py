@@ -40,6 +40,10 @@ def fit(
     out: Annotated[Path, typer.Option(help="folder for the run", show_default=False)],
     resume: Annotated[bool, typer.Option(help="continue the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option(help="replace the run in --out")] = False,
+    encoder_from: Annotated[
+        Path | None,
+        typer.Option(help="take the encoder of this run, for another head or other data"),
+    ] = None,
     **options: Any,
 ) -> None:
     """Train a regressor on a table, signals or images, evaluate it and write a report.
@@ -53,6 +57,9 @@ def fit(
         rnc fit ecg.npz --scheme auto --preset quick --batch-size 64 --out runs/ecg
 
         rnc fit agedb --root data --dataset-option split=person --out runs/agedb
+
+        rnc fit faces.csv --images faces --target age --encoder resnet18 --head corn \
+            --encoder-from runs/age --out runs/age-corn
 
     The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
     encoder. --preset quick is for a first look.
@@ -75,6 +82,7 @@ def fit(
             command=typed_command(),
             resume=resume,
             overwrite=overwrite,
+            encoder_from=encoder_from,
         )
         with bar() as show:
             for record in runs:
