@@ -1,11 +1,15 @@
 """Fake run folders, and what a browser would find in the page about them."""
 
+import base64
+import io
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 
 from rnc.files import write_json, write_tensors
 
@@ -69,6 +73,12 @@ def add_pictures(folder, *, signals=False, seed=0):
 def write_csv(path, columns):
     path.parent.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(columns).to_csv(path, index=False)
+
+
+def sheets_of(path):
+    """The pixels of every sheet of pictures in a page."""
+    uris = re.findall(r"data:image/webp;base64,([A-Za-z0-9+/=]+)", path.read_text(encoding="utf-8"))
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri)))) for uri in uris]
 
 
 class Page(HTMLParser):

@@ -1,13 +1,18 @@
 """Thumbnails: what a sample looks like when it is small."""
 
+import importlib
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from evaluation_cases import images_of, table_of, untrained, with_config
+from report_page import Page, sheets_of
 from rnc.evaluation import thumbnails as module
 from rnc.evaluation.thumbnails import thumbnails
-from rnc.files import read_tensors
+from rnc.files import read_tensors, write_tensors
+from rnc.report import write_report
 from training_cases import signals
 
 
@@ -74,3 +79,73 @@ def test_every_evaluation_keeps_pictures_of_the_rows_that_have_features(tmp_path
     assert pictures["signals"].shape == (12, 2, 64)
     untrained(tmp_path / "table", table_of())
     assert not (tmp_path / "table" / "thumbnails.safetensors").exists()
+
+
+# --------------------------------------------------------------------- the gallery of a large run
+
+
+def gallery_of(path):
+    """Samples of the gallery, and column and line on the sheet of those that have a picture."""
+    names, page = re.findall(r"<b>(\d+)\.png</b>", path.read_text(encoding="utf-8")), Page(path)
+    sheet = page.data["sheets"][0]
+    size = np.array([sheet["columns"], sheet["lines"]])
+    spots = [
+        [float(share) for share in re.findall(r"([\d.]+)%", attributes["style"])[:2]]
+        for _, attributes in page.elements
+        if attributes.get("aria-label") == "the sample"
+    ]
+    return [int(name) for name in names], np.rint(np.array(spots) / 100 * (size - 1)).astype(int)
+
+
+@pytest.mark.parametrize(("n", "most"), [(120, 5), (12_000, 2000)])
+def test_every_picture_of_the_gallery_is_there(tmp_path, monkeypatch, n, most):
+    module = importlib.import_module("rnc.evaluation.evaluate")  # the function has its name
+    if most != module.MOST_POINTS:
+        monkeypatch.setattr(module, "MOST_POINTS", most)
+    table = images_of(n, side=8)
+    run = untrained(tmp_path, table, with_config(image_size=8, encoder="auto"))
+    worst = np.argsort(-run.errors[:, 0], kind="stable")[:12]
+    assert len(run.rows) == most
+    assert not set(worst) <= set(run.rows)  # some of them would have no picture
+    pictures, _ = read_tensors(tmp_path / "thumbnails.safetensors")
+    assert set(pictures["rows"].tolist()) == {*run.rows.tolist(), *worst.tolist()}
+    page = Page(path := write_report([tmp_path]))
+    samples, spots = gallery_of(path)
+    assert samples == table.rows("test")[worst].tolist()
+    assert len(spots) == 12
+    (sheet,) = sheets_of(path)
+    for sample, (column, line) in zip(samples, spots, strict=True):
+        shown = sheet[8 * line : 8 * line + 8, 8 * column : 8 * column + 8]
+        np.testing.assert_array_equal(shown, table.x[sample].transpose(1, 2, 0))
+    places = page.kind("map")[0]["points"]
+    assert len(places) == most
+    assert all(page.data["runs"][0]["looks"][place] >= 0 for place in places)
+
+
+def test_every_signal_of_the_gallery_is_there(tmp_path, monkeypatch):
+    module = importlib.import_module("rnc.evaluation.evaluate")
+    monkeypatch.setattr(module, "MOST_POINTS", 3)
+    run = untrained(tmp_path, signals(90), with_config(encoder="auto"))
+    assert len(run.errors) > 12
+    page = Page(write_report([tmp_path]))
+    assert sum(tag == "polyline" for tag, _ in page.elements) == 12 * 2
+    small = thumbnails(run.table.x, run.table.rows("test"))["signals"]
+    worst = np.argsort(-run.errors[:, 0], kind="stable")[:12]
+    pictures, _ = read_tensors(tmp_path / "thumbnails.safetensors")
+    kept = pictures["rows"].numpy()
+    assert set(worst) <= set(kept)
+    np.testing.assert_array_equal(pictures["signals"], small[kept])
+
+
+def test_a_run_that_kept_fewer_pictures_still_opens(tmp_path):
+    """As those of earlier versions did: pictures of the rows that have features, no others."""
+    run = untrained(tmp_path, images_of(120, side=8), with_config(image_size=8, encoder="auto"))
+    pictures, _ = read_tensors(tmp_path / "thumbnails.safetensors")
+    worst = np.argsort(-run.errors[:, 0], kind="stable")[:12]
+    kept = np.union1d(worst[:4], np.setdiff1d(np.arange(40), worst)[:6])
+    old = {"rows": torch.from_numpy(kept), "images": pictures["images"][kept]}
+    write_tensors(tmp_path / "thumbnails.safetensors", old)
+    samples, spots = gallery_of(write_report([tmp_path]))
+    assert (len(samples), len(spots)) == (12, 4)
+    (tmp_path / "thumbnails.safetensors").unlink()
+    assert "Worst errors" in Page(write_report([tmp_path])).text

@@ -146,7 +146,7 @@ def test_anchors_may_be_some_of_the_samples() -> None:
     [
         ({"targets": torch.randn(6, 2)}, "one target per sample, got 2"),
         ({"label_distance": "circular", "period": 24.0}, "'l1' or 'l2', got 'circular'"),
-        ({"similarity": lambda a, b: a @ b.T}, "a similarity with a name, got a function"),
+        ({"similarity": lambda a, b: a @ b.T}, "similarity 'l2', 'l1' or 'cosine', got <function"),
         ({"positives": 2}, "contrasts all samples, got positives=2"),
         ({"tie_tolerance": 0.1}, "ties are exact, got tie_tolerance=0.1"),
         ({"features": torch.randn(6, 3).double()}, "half precision features, got float64"),

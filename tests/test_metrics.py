@@ -23,6 +23,7 @@ from rnc.metrics import (
     rmse,
     shot_groups,
     shot_scores,
+    worst_samples,
 )
 
 SHOTS = golden_cases("shot_metrics")[0]
@@ -168,6 +169,20 @@ def test_columns_and_vectors_are_not_broadcast() -> None:
         np.array([1.0, 2.0, 5.0]),
     )
     assert mae(column, vector) == pytest.approx(2 / 3)
+
+
+def test_the_worst_samples_have_the_largest_mean_errors_and_the_first_of_equals_comes_first() -> (
+    None
+):
+    target = np.zeros((30, 2))
+    prediction = np.repeat(np.arange(30.0)[:, None] // 2, 2, axis=1)  # in pairs of equal errors
+    prediction[:, 1] *= -1
+    prediction[4], prediction[5] = (0.0, 90.0), (math.nan, 0.0)
+    prediction[6] = (math.inf, 1.0)
+    expected = [4, 28, 29, 26, 27, 24, 25, 22, 23, 20, 21, 18]
+    assert worst_samples(prediction, target).tolist() == expected
+    assert worst_samples(prediction[:3], target[:3]).tolist() == [2, 0, 1]
+    assert worst_samples(prediction[:0], target[:0]).tolist() == []
 
 
 # ---------------------------------------------------------------------------------- collected

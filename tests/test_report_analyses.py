@@ -1,7 +1,6 @@
 """Sections of a report that come from analyses, and how samples look."""
 
 import base64
-import io
 import json
 import re
 
@@ -9,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from PIL import Image
 
-from report_page import Page, add_pictures, make_run, write_csv
+from report_page import Page, add_pictures, make_run, sheets_of, write_csv
 from rnc.files import write_json, write_tensors
 from rnc.report import thumbnails, write_report
 
@@ -206,11 +204,6 @@ def test_a_damaged_analysis_is_named_with_the_reason(run, name, content, reason)
 # ------------------------------------------------------------------------------------------- looks
 
 
-def sheets_of(path):
-    uris = re.findall(r"data:image/webp;base64,([A-Za-z0-9+/=]+)", path.read_text(encoding="utf-8"))
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(uri)))) for uri in uris]
-
-
 def test_pictures_are_drawn_anew_on_one_sheet_and_belong_to_their_rows(run):
     rows, images = add_pictures(run)
     path = write_report([run])
@@ -226,13 +219,30 @@ def test_pictures_are_drawn_anew_on_one_sheet_and_belong_to_their_rows(run):
             assert np.abs(sheet[y, x].astype(int) - wanted).max() <= 2
 
 
-def test_runs_with_the_same_pictures_share_a_sheet(tmp_path):
-    runs = [make_run(tmp_path / name)[0] for name in "abc"]
+def test_runs_share_a_sheet_that_holds_every_picture_once(tmp_path):
+    runs = [make_run(tmp_path / name, seed=seed)[0] for seed, name in enumerate("abc")]
     for seed, folder in zip((0, 0, 1), runs, strict=True):
-        add_pictures(folder, seed=seed)
+        _, images = add_pictures(folder, seed=seed)
     page = Page(path := write_report(runs))
-    assert [its["sheet"] for its in page.data["runs"]] == [0, 0, 1]
-    assert len(sheets_of(path)) == 2
+    (sheet,) = sheets_of(path)
+    assert [its["sheet"] for its in page.data["runs"]] == [0, 0, 0]
+    looks = [[look for look in its["looks"] if look >= 0] for its in page.data["runs"]]
+    assert looks[0] == looks[1]
+    assert sorted({*looks[0], *looks[2]}) == list(range(40))  # 20 of two runs, 20 of the third
+    columns = page.data["sheets"][0]["columns"]
+    for look, image in zip(looks[2], images, strict=True):
+        y, x = 24 * (look // columns) + 12, 24 * (look % columns) + 12
+        assert np.abs(sheet[y, x].astype(int) - image[:, 0, 0].numpy()).max() <= 2
+
+
+def test_pictures_of_another_shape_are_on_another_sheet(tmp_path):
+    runs = [make_run(tmp_path / name)[0] for name in "ab"]
+    add_pictures(runs[0])
+    small = {"images": torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "rows": torch.arange(2)}
+    write_tensors(runs[1] / "thumbnails.safetensors", small)
+    page = Page(path := write_report(runs))
+    assert [its["sheet"] for its in page.data["runs"]] == [0, 1]
+    assert [sheet.shape for sheet in sheets_of(path)] == [(96, 120, 3), (8, 8, 3)]
 
 
 def test_a_sheet_that_would_be_too_large_holds_fewer_pictures(run, monkeypatch):
@@ -243,7 +253,10 @@ def test_a_sheet_that_would_be_too_large_holds_fewer_pictures(run, monkeypatch):
     page = Page(path := write_report([run]))
     found = [look for look in page.data["runs"][0]["looks"] if look >= 0]
     assert 2 <= len(found) < 20
-    assert found == list(range(len(found)))
+    assert sorted(found) == list(range(len(found)))
+    worst = sum(row < 20 for row in np.argsort(-errors_of(run))[:12])  # those with a picture
+    assert 0 < worst <= len(found)
+    assert pictured(page) == worst
     assert path.stat().st_size < 60_000 + 150_000
 
 
@@ -254,10 +267,16 @@ def test_signals_become_sparklines(run):
     levels = np.frombuffer(base64.b64decode(lines["bytes"]), np.uint8).reshape(-1, 2, 64)
     first = signals[0, 1].numpy()
     wanted = (first - first.min()) / np.ptp(first) * 255
-    np.testing.assert_allclose(levels[0, 1], wanted, atol=0.51)
+    place = page.data["runs"][0]["looks"][0]  # of the first row, whose signal is the first
+    np.testing.assert_allclose(levels[place, 1], wanted, atol=0.51)
     worst = [int(row) for row in np.argsort(-errors_of(run))[:12]]
     shown = sum(tag == "polyline" for tag, _ in page.elements)
     assert shown == 2 * len(set(worst) & set(rows.tolist()))
+
+
+def pictured(page):
+    """How many samples of the gallery have a picture."""
+    return sum(attributes.get("aria-label") == "the sample" for _, attributes in page.elements)
 
 
 def errors_of(run):

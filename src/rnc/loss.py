@@ -74,9 +74,9 @@ def rnc_loss(
             reference rows) of all processes. The mean is then that of the global batch, and
             DDP's averaged gradient is its gradient. No effect in a single process.
         backend: "torch", "triton" (fused, on a GPU, for one target ranked by l1 or l2 distance and
-            a similarity with a name), or "auto" for the fastest that can run.
+            any of the three similarities), or "auto" for the fastest that can run.
         validate: look for NaN and infinite values. This waits once for a GPU; torch.compile
-            leaves it out.
+            leaves it out. Without, on a GPU, `torch.cuda.make_graphed_callables` takes `RnCLoss`.
 
     >>> ages = torch.tensor([20.0, 30.0, 0.0, 70.0])
     >>> in_order, shuffled = ages[:, None], ages[[3, 0, 1, 2], None]
@@ -286,8 +286,8 @@ def _runs_fused(
         reason = f"it takes one target per sample, got {targets.shape[1]}"
     elif label_distance not in ("l1", "l2"):
         reason = f"it ranks by label_distance 'l1' or 'l2', got {label_distance!r}"
-    elif not isinstance(similarity, str):
-        reason = "it takes a similarity with a name, got a function"
+    elif similarity not in ("l2", "l1", "cosine"):
+        reason = f"it takes similarity 'l2', 'l1' or 'cosine', got {similarity!r}"
     elif positives is not None:
         reason = f"it contrasts all samples, got positives={positives}"
     elif tie_tolerance:

@@ -21,6 +21,8 @@ Values = Tensor | NDArray[Any]
 Columns = NDArray[np.float64]
 
 SHOTS = ("many", "medium", "few")
+WORST = 12
+"""Samples that a report shows for their errors, and an evaluation keeps pictures of."""
 
 
 def regression_scores(
@@ -154,6 +156,23 @@ def error_measure(
     if label_distance == "circular" and period is not None:
         return partial(circular_error, period=period)
     return angular_error if label_distance == "angular" else mae
+
+
+def worst_samples(prediction: Columns, target: Columns) -> NDArray[np.int64]:
+    """Rows of the largest absolute errors, of the mean over the targets, the largest first.
+
+    At most WORST of them; a row whose error is not finite is none of them.
+
+    Args:
+        prediction: (n, t).
+        target: (n, t).
+
+    >>> worst_samples(np.array([[1.0], [math.nan], [9.0]]), np.array([[2.0], [0.0], [0.0]]))
+    array([2, 0])
+    """
+    errors = np.abs(prediction - target).mean(axis=1)
+    known = np.flatnonzero(np.isfinite(errors))
+    return known[np.argsort(-errors[known], kind="stable")[:WORST]]
 
 
 def angular_error(prediction: Values, target: Values) -> float:

@@ -7,7 +7,8 @@
                            "readable": {column: accuracy or R2}}
     predictions.csv       a row per sample: name, T and T_predicted for every target T, subgroups
     features.safetensors  features (k, d), and rows (k,): their places in predictions.csv, from 0
-    thumbnails.safetensors  images or signals, small, of the same rows; none for a table
+    thumbnails.safetensors  images or signals, small, and rows (m,): those of the features and of
+                          the worst errors; not for a table
 
 The first key of the scores is the name of the split. A score that is not defined is left out.
 
@@ -41,6 +42,7 @@ from rnc.metrics import (
     circular_error,
     ordinality,
     regression_scores,
+    worst_samples,
 )
 from rnc.model import Regressor, input_shape_of
 from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
@@ -65,7 +67,8 @@ class Evaluation:
     rows: NDArray[np.int64]
     """(k,) which rows of predictions these are, ascending."""
     thumbnails: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Small pictures of these k samples, by kind: see `rnc.evaluation.thumbnails`."""
+    """Small pictures by kind (see `rnc.evaluation.thumbnails`) and "rows" (m,), which rows of
+    predictions they show, ascending: those of the features and of the worst errors."""
 
 
 def evaluate(
@@ -133,7 +136,11 @@ def evaluate(
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
             found = readable(features[rows], groups.at(rows), seed)
             scores["readable"] |= {} if found is None else {name: found.score}
-    frame, pictures = _frame(table, samples, prediction), thumbnails(table.x, samples[rows])
+    pictured = np.union1d(rows, worst_samples(prediction, truth))
+    pictures = thumbnails(table.x, samples[pictured])
+    if pictures:
+        pictures["rows"] = pictured
+    frame = _frame(table, samples, prediction)
     return Evaluation(scores, frame, features[rows], rows, pictures)
 
 
@@ -166,7 +173,6 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
     write_tensors(folder / "features.safetensors", tensors)
     if evaluation.thumbnails:
         pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
-        pictures["rows"] = tensors["rows"]
         write_tensors(folder / "thumbnails.safetensors", pictures)
     # Without quotes, Python's csv would let a lone carriage return break a row.
     text = evaluation.predictions.to_csv(

@@ -35,16 +35,16 @@ def _cell(its: Shown, i: int, row: int, looks: Looks) -> str:
         for target, t, p in zip(run.targets, run.true[row], run.predicted[row], strict=True)
     )
     return (
-        f'<li class="card">{_look(its, i, row, looks)}<div><b>{page.escape(short(name, 60))}'
+        f'<li class="card">{_look(i, row, looks)}<div><b>{page.escape(short(name, 60))}'
         f"</b><br>{values}<br>error {page.number(float(run.errors[row]))}</div></li>"
     )
 
 
-def _look(its: Shown, i: int, row: int, looks: Looks) -> str:
-    place, sheet, signals = its.looks.get(row), looks.sheet_of[i], looks.signals_of[i]
+def _look(i: int, row: int, looks: Looks) -> str:
+    place, sheet, signals = looks.places[i].get(row), looks.sheet_of[i], looks.signals_of[i]
     if place is None:
         return ""
-    if sheet is not None and place < looks.sheets[sheet].pictures:
+    if sheet is not None:
         columns, lines = looks.sheets[sheet].columns, looks.sheets[sheet].lines
         line, column = divmod(place, columns)
         spot = f"{_share(column, columns)} {_share(line, lines)}"

@@ -6,16 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rnc.metrics import worst_samples
 from rnc.report import features as space
 from rnc.report.figures import rounded, short
 from rnc.report.runs import Key, Run, thin
-from rnc.report.thumbnails import Sheet, Thumbnails, make_sheets, sparklines
+from rnc.report.thumbnails import Sheet, Thumbnails, make_sheets, pool, sparklines
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
-
-WORST = 12
-"""Samples of a run in the gallery."""
 
 
 class Placed(NamedTuple):
@@ -42,8 +40,7 @@ class Shown(NamedTuple):
     """The largest errors first."""
     placed: Placed | None
     thumbnails: Thumbnails | None
-    looks: dict[int, int]
-    """Place among the pictures or signals by row."""
+    """Those of the largest errors first."""
 
     def places(self, rows: Rows) -> list[int]:
         """Places of rows among all that are shown."""
@@ -51,27 +48,33 @@ class Shown(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """Pictures of all runs: the sheets and signals, and which of them each run uses."""
+    """Pictures of all runs: the sheets and signals, and what each run uses of them."""
 
     sheets: list[Sheet]
     sheet_of: list[int | None]
     signals: list[dict[str, Any]]
     signals_of: list[int | None]
+    places: list[dict[int, int]]
+    """For each run, place on its sheet or among its signals by row."""
 
 
 def show(run: Run, color: int) -> Shown:
     """Choose what to show of a run."""
     known = np.flatnonzero(np.isfinite(run.errors))
-    worst = known[np.argsort(-run.errors[known], kind="stable")[:WORST]]
+    worst = worst_samples(run.predicted, run.true)
     drawn = known[thin(len(known))]
     placed = _placed(run)
     parts = [drawn, worst, np.empty(0, np.int64) if placed is None else placed.rows]
-    pictures = run.thumbnails
-    if pictures is not None:
-        pictures = pictures.at(thin(len(pictures.rows)))
-    looks = {} if pictures is None else {int(row): i for i, row in enumerate(pictures.rows)}
     rows = np.unique(np.concatenate(parts))
-    return Shown(run, color, rows, drawn, worst, placed, pictures, looks)
+    return Shown(run, color, rows, drawn, worst, placed, _pictures(run, worst))
+
+
+def _pictures(run: Run, worst: Rows) -> Thumbnails | None:
+    if run.thumbnails is None or not len(run.thumbnails.rows):
+        return None
+    first = np.isin(run.thumbnails.rows, worst)
+    rest = np.flatnonzero(~first)
+    return run.thumbnails.at(np.concatenate([np.flatnonzero(first), rest[thin(len(rest))]]))
 
 
 def _placed(run: Run) -> Placed | None:
@@ -90,19 +93,21 @@ def _placed(run: Run) -> Placed | None:
 
 
 def looks_of(shown: Sequence[Shown]) -> Looks:
-    """The pictures and signals of all runs; runs that have the same ones share them."""
-    sheets, sheet_of = make_sheets([its.thumbnails for its in shown])
-    signals: list[dict[str, Any]] = []
-    signals_of: list[int | None] = []
-    for its in shown:
-        if its.thumbnails is None or its.thumbnails.signals is None:
-            signals_of.append(None)
-            continue
-        lines = sparklines(its.thumbnails.signals)
-        if lines not in signals:
-            signals.append(lines)
-        signals_of.append(signals.index(lines))
-    return Looks(sheets, sheet_of, signals, signals_of)
+    """The pictures and signals of all runs; runs with those of one shape share them."""
+    parts = [its.thumbnails for its in shown]
+    images, signals = pool(parts, "images"), pool(parts, "signals")
+    sheets = make_sheets(images)
+    sheet_of: list[int | None] = [None] * len(shown)
+    signals_of: list[int | None] = [None] * len(shown)
+    places: list[dict[int, int]] = [{} for _ in shown]
+    for k, (pictures, sheet) in enumerate(zip(images, sheets, strict=True)):
+        for i, spots in pictures.places.items():
+            sheet_of[i] = k
+            places[i] = {row: spot for row, spot in spots.items() if spot < sheet.pictures}
+    for k, lines in enumerate(signals):
+        for i, spots in lines.places.items():
+            signals_of[i], places[i] = k, spots
+    return Looks(sheets, sheet_of, [sparklines(its.content) for its in signals], signals_of, places)
 
 
 def color_columns(shown: Sequence[Shown]) -> list[tuple[Key, space.Scale, list[list[Any] | None]]]:
@@ -142,16 +147,13 @@ def page_data(shown: Sequence[Shown], looks: Looks) -> dict[str, Any]:
     for i, its in enumerate(shown):
         table = its.run.predictions
         names = [] if table is None else table["name"].iloc[its.rows]
-        sheet = looks.sheet_of[i]
-        count = looks.sheets[sheet].pictures if sheet is not None else len(its.looks)
-        found = [its.looks.get(int(row), -1) for row in its.rows]
         runs.append(
             {
                 "name": its.run.name,
                 "names": [short(name, 60) for name in names],
                 "values": [values[i] for _, _, values in columns],
-                "looks": [place if place < count else -1 for place in found],
-                "sheet": sheet,
+                "looks": [looks.places[i].get(int(row), -1) for row in its.rows],
+                "sheet": looks.sheet_of[i],
                 "signals": looks.signals_of[i],
             }
         )

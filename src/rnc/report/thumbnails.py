@@ -1,7 +1,7 @@
 """Small pictures and sparklines of test samples, drawn anew from numbers.
 
-Nothing of a user's image file reaches the page: a sheet holds all pictures of a run, re-encoded.
-Runs with the same pictures share one sheet.
+Nothing of a user's image file reaches the page: a sheet holds all pictures, re-encoded. Runs whose
+pictures have the same shape share one sheet, which holds each picture once.
 """
 
 import base64
@@ -23,6 +23,7 @@ SHEET_BYTES = 8_000_000
 CHANNELS = 4
 """Of a signal that get a line."""
 
+_MOST_PICTURES = 20_000  # of a sheet: more do not fit into it, and take long to try
 _LOSSLESS_PIXELS = 500_000
 _MAX_SIDE = 48
 
@@ -32,18 +33,14 @@ class Thumbnails(NamedTuple):
 
     rows: NDArray[np.int64]
     """(k,) places in predictions.csv."""
-    images: NDArray[np.uint8] | None = None
-    """(k, c, s, s)"""
-    signals: NDArray[np.float32] | None = None
-    """(k, c, l)"""
+    kind: str
+    """images or signals"""
+    content: NDArray[Any]
+    """Images (k, c, s, s) in uint8, or signals (k, c, l) in float32."""
 
     def at(self, places: NDArray[np.int64]) -> "Thumbnails":
-        """Some of them."""
-        return Thumbnails(
-            self.rows[places],
-            None if self.images is None else self.images[places],
-            None if self.signals is None else self.signals[places],
-        )
+        """Some of them, in this order."""
+        return Thumbnails(self.rows[places], self.kind, self.content[places])
 
 
 def read_thumbnails(path: Path, samples: int) -> Thumbnails:
@@ -61,7 +58,49 @@ def read_thumbnails(path: Path, samples: int) -> Thumbnails:
         raise ValueError(f"needed small {kinds[0]}; got {content.shape}.")
     if len(rows) and not 0 <= rows.min() <= rows.max() < samples:
         raise ValueError(f"rows {rows.min()} to {rows.max()} are not all among the {samples}.")
-    return Thumbnails(rows, **{kinds[0]: content})
+    return Thumbnails(rows, kinds[0], content)
+
+
+class Pool(NamedTuple):
+    """Pictures of several runs, all of one shape, each once."""
+
+    content: NDArray[Any]
+    """As in Thumbnails."""
+    places: dict[int, dict[int, int]]
+    """By run and row: which of them it is."""
+
+
+def pool(parts: Sequence[Thumbnails | None], kind: str) -> list[Pool]:
+    """The pictures of one kind that runs have, by their shapes.
+
+    The first pictures of all runs come first, then the second ones, and so on.
+
+    >>> some, other = np.array([[5], [6], [8]]), np.array([[7], [5]])
+    >>> parts = [Thumbnails(np.arange(len(its)), "signals", its) for its in (some, other)]
+    >>> (found,) = pool(parts, "signals")
+    >>> found.content[:, 0].tolist(), found.places
+    ([5, 7, 6, 8], {0: {0: 0, 1: 2, 2: 3}, 1: {0: 1, 1: 0}})
+    """
+    groups: dict[tuple[int, ...], dict[int, Thumbnails]] = {}
+    for i, part in enumerate(parts):
+        if part is not None and part.kind == kind:
+            groups.setdefault(part.content.shape[1:], {})[i] = part
+    return [_each_once(group) for group in groups.values()]
+
+
+def _each_once(parts: dict[int, Thumbnails]) -> Pool:
+    found: dict[bytes, int] = {}
+    pictures: list[NDArray[Any]] = []
+    places: dict[int, dict[int, int]] = {i: {} for i in parts}
+    for rank in range(max(len(part.rows) for part in parts.values())):
+        for i, part in parts.items():
+            if rank < len(part.rows):
+                key = hashlib.sha256(part.content[rank].tobytes()).digest()
+                if key not in found:
+                    found[key] = len(pictures)
+                    pictures.append(part.content[rank])
+                places[i][int(part.rows[rank])] = found[key]
+    return Pool(np.stack(pictures), places)
 
 
 class Sheet(NamedTuple):
@@ -73,29 +112,16 @@ class Sheet(NamedTuple):
     uri: str
 
 
-def make_sheets(parts: Sequence[Thumbnails | None]) -> tuple[list[Sheet], list[int | None]]:
-    """Sheets for the pictures of several runs, and which one each run uses.
+def make_sheets(pools: Sequence[Pool]) -> list[Sheet]:
+    """A sheet for each pool of images.
 
-    A sheet that would be too large holds the first pictures only: put those that matter first.
+    One that would be too large holds the first pictures only: put those that matter first.
     """
-    found: dict[bytes, int] = {}
-    distinct: list[NDArray[np.uint8]] = []
-    which: list[int | None] = []
-    for part in parts:
-        if part is None or part.images is None or not len(part.rows):
-            which.append(None)
-            continue
-        images = np.ascontiguousarray(part.images)
-        key = hashlib.sha256(repr(images.shape).encode() + images.tobytes()).digest()
-        if key not in found:
-            found[key] = len(distinct)
-            distinct.append(images)
-        which.append(found[key])
-    return [_sheet(images, SHEET_BYTES // len(distinct)) for images in distinct], which
+    return [_sheet(its.content, SHEET_BYTES // len(pools)) for its in pools]
 
 
 def _sheet(images: NDArray[np.uint8], limit: int) -> Sheet:
-    pictures = len(images)
+    pictures = min(len(images), _MOST_PICTURES)
     while True:
         columns = math.ceil(math.sqrt(pictures))
         data = _encoded(_tiled(images[:pictures], columns))

@@ -1,0 +1,57 @@
+"""docs/extending.md: its code runs, and what it says is held by a test exists."""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from rnc.encoders import ENCODERS
+from rnc.evaluation.analyses import ANALYSES
+from rnc.evaluation.corruption import CORRUPTIONS
+from rnc.heads import HEADS
+from rnc.pairwise import LABEL_DISTANCES
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+NAMES: tuple[dict[str, Any], ...] = (ENCODERS, LABEL_DISTANCES, HEADS, ANALYSES, CORRUPTIONS)
+
+
+def test_the_examples_run_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == TEXT.count("\n## ")  # one for each thing
+    seen: dict[str, Any] = {}
+    before = [len(known) for known in NAMES]
+    with ExitStack() as stack:
+        for known in NAMES:
+            stack.enter_context(patch.dict(known))  # what an example adds goes with it
+        for place, block in enumerate(blocks, start=1):
+            exec(compile(block, f"docs/extending.md, block {place}", "exec"), seen)
+        assert sum(map(len, NAMES)) == sum(before) + 4
+    assert [len(known) for known in NAMES] == before
+    assert seen["again"].predict(seen["X"]).shape == (120, 1)
+    assert (tmp_path / "runs" / "table" / "scores.json").exists()
+    assert '"age": ' in (tmp_path / "runs" / "table" / "analyses" / "tail.json").read_text()
+    assert seen["dusty"].unique().tolist() == [51, 255]
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    files = re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", TEXT)
+    assert len(set(files)) > 15
+    assert not [file for file in files if not (ROOT / file).exists()]
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = re.findall(r"`(test_\w+)`", TEXT)
+    assert len(named) >= 7
+    tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/test_*.py"))
+    assert not [name for name in named if f"\ndef {name}(" not in tests]
+
+
+def test_the_readme_leads_here() -> None:
+    assert "docs/extending.md" in (ROOT / "README.md").read_text(encoding="utf-8")
