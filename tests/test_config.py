@@ -60,6 +60,7 @@ OTHER: dict[str, Any] = {
     "image_size": 64,
     "views": 0,
     "crop": False,
+    "crop_scale": 0.2,
     "flip": False,
     "color": False,
     "grayscale": False,
@@ -133,6 +134,14 @@ def test_rates_are_positive(name: str, value: float) -> None:
         config_of({name: value})
 
 
+@pytest.mark.parametrize("value", [0, -0.5, 1.01, math.nan, math.inf])
+def test_a_crop_covers_a_share_of_the_image(value: float) -> None:
+    message = rf"^crop_scale must be above 0 and at most 1; got {value}\.$"
+    with pytest.raises(ValueError, match=message):
+        config_of({"crop_scale": value})
+    assert (FitConfig(crop_scale=1.0).crop_scale, FitConfig(crop=False).crop_scale) == (1.0, 0.2)
+
+
 def test_rnc_needs_two_rows_to_contrast() -> None:
     with pytest.raises(ValueError, match=r"batch_size must be at least 2; got 1\."):
         FitConfig(batch_size=1, views=1)
@@ -171,6 +180,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"lds": True, "label_distance": "circular", "period": 24.0},
         r"bins on a line.*got label_distance='circular'\. Use regularizer ranksim",
+    ),
+    (
+        {"crop": False, "crop_scale": 0.5},
+        r"crop_scale=0\.5 bounds .*crop=False there are none\. Leave out crop_scale, or crop=False",
     ),
     ({"original": True}, r"original=True changes nothing here: .*got head='l1'\. Leave it out"),
 ]

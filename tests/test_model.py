@@ -57,6 +57,15 @@ def test_a_saved_model_predicts_the_same(case: str, tmp_path: Path) -> None:
     assert read_config(tmp_path)["fit"] == {"seed": 3}
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({}, (0.2, 1.0)), ({"crop_scale": 0.6}, (0.6, 1.0)), ({"crop": False}, None)],
+)
+def test_the_config_says_how_small_a_crop_may_be(changes: dict[str, Any], expected: Any) -> None:
+    model = build_regressor(images(), quick(encoder="small-cnn", **changes))
+    assert model.augment.crop_scale == expected
+
+
 def test_predictions_have_the_units_and_number_of_the_targets() -> None:
     table = columns(targets=2)
     model = model_of(table)

@@ -159,7 +159,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path, epochs) -> None:
     assert (len(epochs.stages), shown) == (trained, [])
 
 
-@pytest.mark.parametrize("at", [1, 3, 4])
+@pytest.mark.parametrize("at", [1, 3, 4, 5])
 def test_a_kill_repeats_no_epoch(tmp_path, epochs, at) -> None:
     wanted = job(scheme="finetune", epochs=3, head_epochs=2)
     seen = []

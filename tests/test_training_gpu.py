@@ -51,9 +51,11 @@ def test_a_faster_way_ends_at_the_same_place(
     table, options = make(), {"lr": 1e-3, "optimizer": optimizer, "scheme": "end2end"}
     _, plain = fit(table, **EXACT, **options)
     _, fast = fit(table, **{**EXACT, **options, **change})
+    # Both are fused. On an H200, sgd was seen equal to five digits.
+    close = 1e-4 if optimizer == "sgd" else 1e-3
     for one, other in zip(plain, fast, strict=True):
-        assert one.train_loss == pytest.approx(other.train_loss, rel=2e-2)
-        assert one.val_error == pytest.approx(other.val_error, rel=5e-2)
+        assert one.train_loss == pytest.approx(other.train_loss, rel=close)
+        assert one.val_error == pytest.approx(other.val_error, rel=close)
 
 
 @pytest.mark.parametrize("scheme", ["probe", "finetune", "regularize", "end2end"])
@@ -97,8 +99,9 @@ def test_a_rate_that_changes_reaches_the_graph() -> None:
     assert changes[1] != changes[0]
 
 
-def test_sixteen_bit_floats_train_without_a_graph() -> None:
-    _, records = fit(images(), precision="16", epochs=3)
+@pytest.mark.parametrize("clip", [None, 1.0])
+def test_sixteen_bit_floats_train_without_a_graph(clip: float | None) -> None:
+    _, records = fit(images(), precision="16", epochs=3, clip=clip)
     assert all(record.train_loss < 100 for record in records)
 
 

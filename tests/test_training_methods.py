@@ -242,6 +242,18 @@ def test_ordinal_entropy_as_published_needs_labels_that_repeat() -> None:
         fit(columns(), config)
 
 
+def test_ordinal_entropy_as_published_says_why_a_batch_has_no_value() -> None:
+    table = columns()
+    y = table.y.copy()
+    y[table.rows("train")[:2]] = 1.0  # few batches will have both
+    config = quick(regularizer="ordinal-entropy", original=True, batch_size=4, **END2END)
+    message = (
+        r"became nan in epoch 1\..*--lr.* Or leave --original out: .* without repeated targets"
+    )
+    with pytest.raises(FloatingPointError, match=message):
+        fit(dataclasses.replace(table, y=y), config)
+
+
 def test_lds_as_published_says_what_it_cannot_do_before_training() -> None:
     with pytest.raises(ValueError, match=r"one target >= 0; got 1 targets with minimum -"):
         fit(columns(), quick(lds=True, original=True, **END2END))

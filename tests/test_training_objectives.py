@@ -120,17 +120,41 @@ def test_a_short_training_has_a_teacher_that_forgets() -> None:
     assert (short.base, long.base) == (0.5, 0.996)
 
 
+@pytest.mark.parametrize(
+    ("changes", "size"),
+    [
+        ({"optimizer": "adamw"}, 1),
+        ({"optimizer": "sgd"}, 20),
+        ({"optimizer": "sgd", "head": "huber"}, 20),
+        ({"optimizer": "sgd", "head": "mse"}, 1),
+        ({"optimizer": "sgd", "head": "dex"}, 1),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("weight", [None, 3.0])
 @pytest.mark.parametrize("name", ["ranksim", "ordinal-entropy"])
-def test_a_regularizer_is_added_to_the_loss_of_the_head(name: str, weight: float | None) -> None:
-    _, config, model, views, targets = made(regularizer=name, regularizer_weight=weight, **END2END)
+def test_a_regularizer_is_added_to_the_loss_of_the_head(
+    name: str, weight: float | None, changes: dict[str, Any], size: float
+) -> None:
+    _, config, model, views, targets = made(
+        regularizer=name, regularizer_weight=weight, **END2END, **changes
+    )
     objective = head_objective(model, config, targets, gather=False)
     features = features_of(model, views)
     head = model.head.loss(model.head(features.flatten(0, 1)), targets.repeat_interleave(2, dim=0))
     extra = ranksim_loss if name == "ranksim" else ordinal_entropy_loss
-    default = 0.1 if name == "ranksim" else 1.0
+    default = size * (0.1 if name == "ranksim" else 1.0)
     expected = head.mean() + (default if weight is None else weight) * extra(features, targets)
     torch.testing.assert_close(objective(views, Labels(targets)), expected)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_a_published_weight_is_as_published(optimizer: str) -> None:
+    changes = {"regularizer": "ranksim", "original": True, "optimizer": optimizer, **END2END}
+    _, config, model, _, targets = made(**changes)
+    objective = head_objective(model, config, targets, gather=False)
+    assert isinstance(objective, Supervised)
+    assert [weight for weight, _ in objective.terms] == [100.0]
 
 
 def test_fds_moves_what_the_head_sees_from_the_second_epoch_on() -> None:

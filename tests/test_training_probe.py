@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from rnc.heads import Head, make_head
+from rnc.heads import Head, build_head, head_config, make_head
 from rnc.metrics import mae
 from rnc.training import probe
 from rnc.training.probe import solve_head
@@ -84,6 +84,48 @@ def test_it_gets_at_least_as_low_as_long_training(
         trained.loss(trained(standard), targets).mean().backward()
         optimizer.step()
     assert loss <= loss_of(trained, standard, targets) * 1.01
+
+
+@pytest.mark.parametrize("name", ["l1", "mse", "huber"])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_the_scale_of_the_head_changes_nothing_but_its_loss(name: str, targets: int) -> None:
+    features, y = problem(n=120, targets=targets)
+    split = (features[:80].double(), y[:80], features[80:].double(), y[80:])
+    usual = head_config(name, 5, split[1])
+    scales = [usual.scale, tuple(s / 20 for s in usual.scale)]
+    if targets == 1 or name != "huber":  # whose knees of two targets would move apart
+        scales.append((7.3,) * targets)
+    predictions = []
+    for scale in scales:
+        knee = {"beta": 0.2 * usual.scale[0] / scale[0]} if name == "huber" else {}
+        head = build_head(head_config(name, 5, split[1], scale=scale, **knee)).double()
+        loss, error = solve_head(head, *split)
+        assert loss == pytest.approx(loss_of(head, *split[:2]), rel=1e-9)
+        assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-9)
+        predictions.append(head.decode(head(split[0])))
+    for other in predictions[1:]:
+        torch.testing.assert_close(other, predictions[0], rtol=1e-6, atol=1e-9)
+
+
+def test_the_knee_of_huber_stays_where_the_head_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A knee near 0 makes it l1 and one far out mse, whatever the standard deviation."""
+    features, targets = problem()
+    targets[:3] += 300  # which moves the mean and not the median
+    only(monkeypatch, 1e-6)
+    found = {}
+    for name, options in {
+        "l1": {"scale": 0.7},
+        "mse": {"scale": 0.7},
+        "near": {"scale": 0.7, "beta": 1e-2},
+        "far": {"scale": 0.7, "beta": 1e4},
+    }.items():
+        kind = "huber" if "beta" in options else name
+        head = build_head(head_config(kind, 5, targets, **options)).double()
+        solve_head(head, features, targets, features, targets, steps=1000)
+        found[name] = head.decode(head(features))
+    apart = (found["l1"] - found["mse"]).abs().mean()
+    assert (found["near"] - found["l1"]).abs().mean() < 0.1 * apart
+    assert (found["far"] - found["mse"]).abs().mean() < 0.02 * apart
 
 
 def test_it_reports_what_the_head_has() -> None:

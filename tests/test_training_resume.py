@@ -30,10 +30,13 @@ CASES: dict[str, dict[str, Any]] = {
     "adamw, head by steps": {"optimizer": "adamw", "head_solver": "sgd"},
     "auto": {"scheme": "auto", "accumulate": 2, "clip": 1.0},
     "best epoch first": {"scheme": "end2end", "lr": 0.05, "lr_decay": 1.0},
+    "finetune": {"scheme": "finetune", "optimizer": "sgd", "lr": 0.05},
+    "finetune, best at the start": {"scheme": "finetune", "lr": 5.0, "lr_decay": 1.0},
     "supcon": {"objective": "supcon"},
     "dino": {"objective": "dino"},
     "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True, "c_mixup": True},
     "two-stage": {"scheme": "two-stage", "head": "dex", "head_solver": "sgd"},
+    "two-stage by sgd": {"scheme": "two-stage", "optimizer": "sgd", "lr": 0.05},
 }
 STEPS = 5
 """Batches in an epoch."""
@@ -91,6 +94,9 @@ def uninterrupted(
     weights, records = read_tensors(folder / "result")
     if request.param == "best epoch first":
         assert records[0]["val_error"] == min(record["val_error"] for record in records)
+    if request.param == "finetune, best at the start":
+        errors = [record["val_error"] for record in records if record["stage"] == "finetune"]
+        assert errors[0] == min(errors) < min(errors[1:])
     return request.param, weights, records, seconds
 
 

@@ -123,7 +123,10 @@ def _finetuned(
     probed: Result,
     show: Callable[[Record], None],
 ) -> Result:
-    """Go on from a probe as scheme finetune does: all weights, at a tenth of the rate."""
+    """Go on from a probe: all weights, at a tenth of the rate, from the first epoch on.
+
+    Other than in scheme finetune, the probe itself may not remain.
+    """
     config = config.resolve()
     further = dataclasses.replace(
         config,

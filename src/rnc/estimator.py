@@ -76,7 +76,7 @@ class RnCRegressor(
 
     Attributes:
         model_: the `Regressor`; `model_.save(folder)` writes it without pickle.
-        history_: one `Record` per epoch.
+        history_: one `Record` per epoch; scheme finetune has one of its start, too, epoch 0.
         n_iter_: number of epochs.
         n_features_in_: number of columns; of channels for signals and images.
         feature_names_in_: names of the columns, if X was a DataFrame with names of text.
@@ -132,6 +132,7 @@ class RnCRegressor(
         image_size: int = 224,
         views: int = 2,
         crop: bool = True,
+        crop_scale: float = 0.2,
         flip: bool = True,
         color: bool = True,
         grayscale: bool = True,
@@ -185,6 +186,7 @@ class RnCRegressor(
         self.image_size = image_size
         self.views = views
         self.crop = crop
+        self.crop_scale = crop_scale
         self.flip = flip
         self.color = color
         self.grayscale = grayscale
@@ -224,7 +226,8 @@ class RnCRegressor(
         with torch.random.fork_rng(devices=self._devices()):
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
-        self.model_, self.history_, self.n_iter_ = model, history, len(history)
+        self.model_, self.history_ = model, history
+        self.n_iter_ = sum(record.epoch > 0 for record in history)
         self._n_features_out, self._y_dims = model.head.config.d, targets.ndim
         return self
 

@@ -108,7 +108,7 @@ def _contrast(
     samples = prepare(a if b is None else b, problem.other_labels, shift, sort=True)
     anchors = samples if b is None else prepare(a, problem.labels, shift, sort=False)
     # A look this early is cheap: what follows is still to be launched.
-    if refuse is not None and (samples.odd.item() or anchors.odd.item()):
+    if refuse is not None and (samples.odd.item() or (b is not None and anchors.odd.item())):
         refuse()
     x, z = anchors.rows, samples.sorted_rows
     n, m = len(x), len(z)

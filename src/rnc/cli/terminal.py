@@ -45,10 +45,12 @@ def bar() -> Iterator[Callable[["Record"], None]]:
         disable=not is_first_process(),
     )
     tasks: dict[str, Any] = {}
+    shown: dict[str, int] = {}
 
     def show(record: "Record") -> None:
-        if record.stage not in tasks or record.epoch == 1:
+        if record.epoch <= shown.get(record.stage, record.epoch):  # as the next seed begins
             tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
+        shown[record.stage] = record.epoch
         numbers = f"loss {record.train_loss:.4f}"
         if record.gap is not None:
             numbers += f"  gap {record.gap:.3f}"

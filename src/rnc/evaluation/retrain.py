@@ -111,7 +111,8 @@ def _two(scores: dict[str, Any]) -> dict[str, float | None]:
 def transfer(run: RunFolder, options: Options) -> Result:
     """Scores on another table of the run's encoder, frozen and fine-tuned, and of a new one.
 
-    probe: a head solved on the frozen encoder. finetune: then all weights, at a tenth of the rate.
+    probe: a head solved on the frozen encoder. finetune: then all weights, at a tenth of the rate;
+    other than in scheme finetune, the probe itself may not remain.
     scratch: the same encoder from its first weights, end to end, for all epochs.
     """
     if options.data is None:

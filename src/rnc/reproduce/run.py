@@ -174,7 +174,7 @@ class _Watch:
         self.job = job
 
     def __call__(self, record: Record) -> None:
-        if self.job is not None and not self.told:
+        if self.job is not None and not self.told and record.epoch > 0:
             pace = record.seconds / epoch_size(self.job, record.stage)
             self.told = True
             self.say(

@@ -39,7 +39,7 @@ PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mi
 
 @dataclass(frozen=True)
 class Record:
-    """What one epoch came to."""
+    """What one epoch came to; epoch 0 is what a stage started from, where that counts."""
 
     stage: str
     epoch: int
@@ -114,9 +114,11 @@ def run_stage(
     batches: Batches | EncodedBatches,
     *,
     validate: Callable[[], float] | None = None,
+    start: Record | None = None,
     checkpoint: Path | None = None,
     compiled: bool = False,
     graphed: bool = False,
+    scaled: bool = False,
 ) -> Iterator[Record]:
     """Train what an objective holds in place; with `validate`, end with the best weights.
 
@@ -127,9 +129,12 @@ def run_stage(
         stage: how.
         batches: the training samples.
         validate: the error on the validation split, lower is better; None keeps the last weights.
+        start: what the model came to as it is, epoch 0; its weights may then be the best. None:
+            only those after an epoch may.
         checkpoint: file to continue from if it holds this stage, and to write after every epoch.
         compiled: compile the encoder, for batches of the full size.
         graphed: replay steps of the full size as a CUDA graph.
+        scaled: gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
     trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
@@ -139,17 +144,21 @@ def run_stage(
             "requires_grad=False. Let some learn, or fit only a head on its features."
         )
     optimizer = make_optimizer(
-        stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed
+        stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed, scaled=scaled
     )
     progress = _Progress(model, objective, optimizer)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = progress.restore(checkpoint, stage.name)
         yield from records
+    if start is not None and not records:  # a checkpoint has it
+        progress.note_error(start.val_error)
+        records.append(start)
+        yield start
     if compiled:
         objective.compile_encoder()
     epoch_of = _Epoch(fabric, objective, optimizer, stage, batches, graphed)
-    for epoch in range(len(records) + 1, stage.epochs + 1):
+    for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
         started = time.perf_counter()
         lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
         set_rate(optimizer, lr)
@@ -157,7 +166,7 @@ def run_stage(
         objective.train()
         loss, gap = epoch_of(epoch)
         objective.after_epoch()
-        check_finite(loss, stage.name, epoch)
+        check_finite(loss, stage.name, epoch, hint=objective.hint)
         error = validate() if validate is not None else None
         check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
         progress.note_error(error)
@@ -304,10 +313,13 @@ class _Progress:
         return [Record(**record) for record in note["records"]]
 
 
-def check_finite(value: float, stage: str, epoch: int, what: str = "loss") -> None:
+def check_finite(
+    value: float, stage: str, epoch: int, what: str = "loss", *, hint: str = ""
+) -> None:
     """Raise where training diverged, before more hours are spent on it."""
     if not math.isfinite(value):
         raise FloatingPointError(
             f"The {what} of stage {stage!r} became {value} in epoch {epoch}. Lower the learning "
             "rate (--lr), clip gradients (--clip 1) or train in full precision (--precision 32)."
+            + (f" {hint}" if hint else "")
         )

@@ -31,14 +31,15 @@ from rnc.distributed import gather_rows
 from rnc.heads import Head
 from rnc.loss import rnc_loss
 from rnc.model import Regressor
+from rnc.training.units import loss_size
 
 PairLoss = Callable[[Tensor, Tensor], Tensor]
 """Features (n, v, d) and targets (n, t) -> their loss, over the samples of all processes."""
 
 WEIGHTS = {"ranksim": 0.1, "ordinal-entropy": 1.0}
-"""Of the regularizers that have one. RankSim's suits losses of heads, which have no units here."""
+"""Of the regularizers that have one, beside a head's loss in standard deviations."""
 PUBLISHED_WEIGHTS = {"ranksim": 100.0, "ordinal-entropy": 1.0}
-"""RankSim's is for errors in years; beside ours, it leaves nothing of the head's loss."""
+"""RankSim's is for errors in years; beside standard deviations, it leaves nothing of them."""
 
 
 class Labels:
@@ -53,6 +54,9 @@ class Labels:
 
 class Objective(nn.Module):
     """What the objectives share: an encoder, and nothing to do after a step."""
+
+    hint = ""
+    """What else to do about a loss that is not finite."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -294,10 +298,18 @@ def head_objective(
     elif name != "none":
         term = _regularizer(config)
         weight = config.regularizer_weight
-        if weight is None:
-            weight = (PUBLISHED_WEIGHTS if config.original else WEIGHTS)[name]
+        if weight is None and config.original:
+            weight = PUBLISHED_WEIGHTS[name]
+        elif weight is None:
+            weight = WEIGHTS[name] * loss_size(model.head.config.name, config)
         terms = (*terms, (weight, partial(_of_all, term) if gather else term))
-    return Supervised(model.encoder, model.head, terms=terms, fds=fds, gather=gather)
+    objective = Supervised(model.encoder, model.head, terms=terms, fds=fds, gather=gather)
+    if config.original and name == "ordinal-entropy":
+        objective.hint = (
+            "Or leave --original out: ordinal-entropy as published has no value for a batch "
+            "without repeated targets."
+        )
+    return objective
 
 
 def rnc_term(config: FitConfig, *, gather: bool) -> PairLoss:

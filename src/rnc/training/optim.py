@@ -17,20 +17,29 @@ def make_optimizer(
     weight_decay: float,
     *,
     graphed: bool = False,
+    scaled: bool = False,
 ) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as in the paper, or AdamW.
+    """SGD with momentum 0.9, as in the paper, or AdamW; on a GPU as one fused kernel.
 
-    With graphed, for CUDA parameters, a step can be held in a CUDA graph: the learning rate is a
-    tensor that `set_rate` changes.
+    Args:
+        name: which.
+        parameters: what it changes.
+        lr: learning rate.
+        weight_decay: as torch has it.
+        graphed: for CUDA parameters, a step can be held in a CUDA graph: the learning rate is a
+            tensor that `set_rate` changes. Without, steps round alike.
+        scaled: gradients are scaled for 16-bit floats. No fused kernel then, which would undo the
+            scale by itself: after Fabric had to clip.
     """
     parameters = list(parameters)
+    fused = (parameters[0].is_cuda and not scaled) or None
     rate = torch.tensor(lr, device=parameters[0].device) if graphed else lr
     if name == "sgd":
         return torch.optim.SGD(
-            parameters, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=graphed or None
+            parameters, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=fused
         )
     return torch.optim.AdamW(
-        parameters, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=graphed or None
+        parameters, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=fused
     )
 
 

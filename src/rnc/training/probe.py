@@ -4,6 +4,9 @@ On fixed features the losses of l1, mse, huber, dex, lde, or and corn are convex
 So features are computed once, centred and divided by one common scale, and L-BFGS runs over all of
 them until it stands still, for several strengths of ridge penalty; validation picks one. A scale
 for each feature would blow up units that fire for a few training samples only.
+
+l1, mse and huber are solved in standard deviations of the targets and then converted to the scale
+of the head, so that penalties mean the same whatever that is.
 """
 
 import dataclasses
@@ -13,8 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rnc.heads import Head, HeadConfig, build_head
-from rnc.metrics import Values, mae
+from rnc.heads import HEADS, Head, HeadConfig, build_head
+from rnc.metrics import Values, as_columns, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 ROUNDED = 0.03
@@ -34,7 +37,8 @@ def solve_head(
 ) -> tuple[float, float]:
     """Fit the head in place; the training loss and the validation error that it has.
 
-    Both are infinite if no penalty gave finite predictions.
+    Both are infinite if no penalty gave finite predictions. The result does not depend on the scale
+    of the head, but for where huber's beta is.
 
     Args:
         head: its linear layer is overwritten.
@@ -51,7 +55,9 @@ def solve_head(
     scale = features.var(dim=0).mean().sqrt()
     scale = torch.where(scale > 0, scale, 1.0)
     standard, val_standard = (features - shift) / scale, (val_features - shift) / scale
-    trial, smooth = build_head(head.config).to(standard), build_head(_smooth(head.config))
+    config, units = _in_deviations(head.config, targets)
+    units = units.to(standard)
+    trial, smooth = build_head(config).to(standard), build_head(_smooth(config))
     smooth.linear = trial.linear
     torch.nn.init.zeros_(trial.linear.weight)
     torch.nn.init.zeros_(trial.linear.bias)
@@ -60,16 +66,35 @@ def solve_head(
     for penalty in sorted(PENALTIES, reverse=True):  # each starts where the stronger one ended
         _minimise(smooth, standard, targets, weights, penalty, steps)
         with torch.no_grad():
-            loss = float((weights * trial.loss(trial(standard), targets)).mean())
+            loss = float((weights * head.loss(trial(standard) * units, targets)).mean())
             predicted = trial.decode(trial(val_standard))
         error = measure(predicted, val_targets) if predicted.isfinite().all() else math.inf
         if error < best[1]:
             best = (loss, error)
-            with torch.no_grad():  # the same head on features as they are
+            with torch.no_grad():  # the same head on features as they are, and in its own units
                 weight = trial.linear.weight / scale
-                head.linear.weight.copy_(weight)
-                head.linear.bias.copy_(trial.linear.bias - weight @ shift)
+                head.linear.weight.copy_(weight * units[:, None])
+                head.linear.bias.copy_((trial.linear.bias - weight @ shift) * units)
     return best
+
+
+def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:
+    """The head with standard deviations for scales, and how many of its own each is: (t,) or (1,).
+
+    huber has one beta, so that its scales all change by one factor: their mean.
+    """
+    if HEADS[config.name].binned:
+        return config, torch.ones(1)
+    columns = zip(as_columns(targets, "targets").T, config.scale, strict=True)
+    units = [float(y.std()) / own or 1.0 for y, own in columns]
+    beta = config.beta
+    if config.name == "huber":
+        units = [sum(units) / len(units)] * len(units)
+        beta /= units[0]
+    scales = tuple(own * unit for own, unit in zip(config.scale, units, strict=True))
+    return dataclasses.replace(config, scale=scales, beta=beta), torch.tensor(
+        units, dtype=torch.float64
+    )
 
 
 def _smooth(config: HeadConfig) -> HeadConfig:

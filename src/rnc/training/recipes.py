@@ -4,9 +4,9 @@
     train             the stages of a scheme, one Record per epoch; the model ends as it should be
 
 Schemes: probe = encoder by an objective (RnC), then the head on it, frozen; finetune = then head
-and encoder; regularize = head loss + weight x RnC; end2end = head loss alone; two-stage = end2end,
-then an l1 head on the frozen encoder, the paper's control; auto = the first four, of which the best
-on validation stays, with probe and finetune sharing one encoder.
+and encoder, where that helps on validation; regularize = head loss + weight x RnC; end2end = head
+loss alone; two-stage = end2end, then an l1 head on the frozen encoder, the paper's control; auto =
+the first four, of which the best on validation stays, with probe and finetune sharing one encoder.
 """
 
 import dataclasses
@@ -26,6 +26,7 @@ from rnc.model import ModelConfig, Regressor, input_shape_of
 from rnc.training.loop import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import Job, weights_of
+from rnc.training.units import for_optimizer
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
 
@@ -35,7 +36,8 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
 
     Args:
         table: the data; the head takes its range or scale from the training targets.
-        config: encoder, head, augmentation and seed.
+        config: encoder, head, augmentation and seed; also the optimizer, since `for_optimizer`
+            chooses the units of the head by it.
         encoder: a module of the caller's own instead of config.encoder.
     """
     torch.manual_seed(config.seed)
@@ -62,7 +64,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
         encoder=name if encoder is None else "own",
         input_shape=shape,
         augment=dataclasses.asdict(augment),
-        head=dataclasses.asdict(head),
+        head=dataclasses.asdict(for_optimizer(head, config)),
         target_names=table.target_names,
         preprocessing=table.preprocessing,
     )
@@ -110,7 +112,7 @@ def _augment(table: Table, config: FitConfig) -> Augment:
         side = min(table.x.shape[2:])
         return ImageAugment(
             size=min(config.image_size, side),
-            crop_scale=(0.2, 1.0) if config.crop else None,
+            crop_scale=(config.crop_scale, 1.0) if config.crop else None,
             flip=config.flip,
             jitter=(0.4, 0.4, 0.4, 0.1) if config.color else None,
             grayscale_p=0.2 if config.grayscale else 0.0,

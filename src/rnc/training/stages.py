@@ -31,6 +31,7 @@ from rnc.training.objectives import (
 )
 from rnc.training.probe import solve_head
 from rnc.training.speed import is_compiled, is_graphed
+from rnc.training.units import for_optimizer
 
 
 class Job:
@@ -132,6 +133,7 @@ class Job:
         objective: Objective,
         validate: Callable[[], float] | None,
         encoded: EncodedBatches | None = None,
+        start: Record | None = None,
     ) -> Iterator[Record]:
         compiled = encoded is None and is_compiled(
             self.config, self.model, stage, len(self.batches)
@@ -145,9 +147,11 @@ class Job:
             stage,
             self.batches if encoded is None else encoded,
             validate=validate,
+            start=start,
             checkpoint=self._file("last.safetensors"),
             compiled=compiled,
             graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
+            scaled=self.config.precision == "16",
         )
 
     def _stage(self, name: str, **changes: Any) -> Stage:
@@ -202,18 +206,25 @@ class Job:
         return self._run(stage, self._head_objective(terms=[rnc]), self.validate)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
-        """From the encoder and a head solved on it, all weights at a tenth of the rate."""
-        yield from ()
-        self._solve(name, self.weights)
-        assert self.config.head_epochs is not None
-        rate = self.config.rate(contrast=False) / 10
-        stage = self._stage(name, epochs=self.config.head_epochs, lr=rate)
-        yield from self._run(stage, self._head_objective(), self.validate)
+        """From the encoder and a head solved on it, all weights at a tenth of the rate.
+
+        The start is epoch 0, and remains where no epoch is better.
+        """
+        started = time.perf_counter()
+        loss, _ = self._solve(name, self.weights)
+        epochs, error = self.config.head_epochs, self.validate()
+        assert epochs is not None
+        check_finite(error, name, 0, what="validation error")
+        seconds = time.perf_counter() - started
+        start = Record(name, 0, epochs, 0.0, loss, None, error, seconds)
+        stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
+        yield from self._run(stage, self._head_objective(), self.validate, start=start)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))
         targets = self.batches.known_targets
-        self.model.replace_head(head_config("l1", self.model.head.config.d, targets))
+        head = head_config("l1", self.model.head.config.d, targets)
+        self.model.replace_head(for_optimizer(head, self.config))
 
     def _refit_stage(self, name: str) -> Iterator[Record]:
         return self._head_stage(name, weighted=False)
