@@ -11,7 +11,7 @@ from rnc.config import FitConfig
 
 CHOICES = {
     "scheme": "probe, finetune, regularize, end2end, two-stage, auto",
-    "objective": "rnc, supcon, simclr, dino",
+    "objective": "rnc, supcon, simclr, dino, own",
     "regularizer": "none, ranksim, ordinal-entropy, fds",
     "optimizer": "sgd, adamw",
     "head_solver": "sgd, exact",

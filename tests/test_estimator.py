@@ -58,9 +58,9 @@ def tables_seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Table, FitConfig]
     """What `train` is given, filled in as estimators are fitted."""
     seen = []
 
-    def spy(model: Regressor, table: Table, config: FitConfig) -> Any:
+    def spy(model: Regressor, table: Table, config: FitConfig, **options: Any) -> Any:
         seen.append((table, config))
-        return train(model, table, config)
+        return train(model, table, config, **options)
 
     monkeypatch.setattr(rnc.estimator, "train", spy)
     return seen

@@ -26,6 +26,7 @@ from rnc.files import write_text
 from rnc.model import Regressor
 from rnc.runs import fit_run
 from rnc.training.loop import Record
+from rnc.training.objectives import PairLoss
 from rnc.training.recipes import train
 
 SIDE = 16
@@ -42,6 +43,8 @@ class Method:
 
     name: str
     changes: dict[str, Any]
+    objective: PairLoss | None = None
+    """A loss of your own: features (n, v, d) and targets (n, t) -> a number."""
 
     @property
     def folder(self) -> str:
@@ -105,7 +108,14 @@ def compare_methods(
             chosen = dataclasses.replace(config, seed=seed, **method.changes)
             folder = out / f"{method.folder}-{seed}"
             records = []
-            for record in fit_run(table, chosen, folder, name=method.name, overwrite=True):
+            for record in fit_run(
+                table,
+                chosen,
+                folder,
+                name=method.name,
+                overwrite=True,
+                objective=method.objective,
+            ):
                 records.append(record)
                 show(record)
             scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["test"]

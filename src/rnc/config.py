@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
-Objective = Literal["rnc", "supcon", "simclr", "dino"]
+Objective = Literal["rnc", "supcon", "simclr", "dino", "own"]
 Regularizer = Literal["none", "ranksim", "ordinal-entropy", "fds"]
 Optimizer = Literal["sgd", "adamw"]
 Solver = Literal["sgd", "exact"]
@@ -31,7 +31,9 @@ class FitConfig:
         "the frozen encoder; auto: the first four, best on validation",
     ] = "probe"
     objective: Annotated[
-        Objective, "what shapes the representation in probe and finetune: rnc supcon simclr dino"
+        Objective,
+        "what shapes the representation in probe and finetune: rnc supcon simclr dino; own: a "
+        "function that Python code gave",
     ] = "rnc"
     regularizer: Annotated[
         Regularizer, "beside the head's loss, where the encoder trains: ranksim ordinal-entropy fds"
@@ -268,14 +270,15 @@ def _check_temperatures(config: FitConfig) -> None:
     usual = {field.name: field.default for field in dataclasses.fields(config)}
     if config.scheme not in ("probe", "finetune"):
         return
-    name, other = "temperature", "contrast_temperature"
-    if config.objective == "rnc":
-        name, other = other, name
-    if (value := getattr(config, name)) != usual[name]:
-        raise ValueError(
-            f"objective {config.objective} has no {name}, which was given as {value}; its own is "
-            f"{other}. Give that instead."
-        )
+    names, objective = {"temperature", "contrast_temperature"}, config.objective
+    used = {"rnc": "temperature", "own": None}.get(objective, "contrast_temperature")
+    for name in sorted(names - {used}):
+        if (value := getattr(config, name)) != usual[name]:
+            other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
+            raise ValueError(
+                f"objective {objective} has no {name}, which was given as {value}; its own is "
+                f"{other}."
+            )
 
 
 def _check_regularizer(config: FitConfig) -> None:

@@ -44,6 +44,7 @@ from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.model import Regressor
 from rnc.training.loop import Record
+from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, train
 
 
@@ -65,6 +66,8 @@ class RnCRegressor(
     Args:
         encoder: a name, or a module (n, ...) -> (n, d); a copy of it is trained, from the weights
             that it has.
+        objective: a name, or a function: features (n, v, d) and targets (n, t) in their own units
+            -> the number to minimise.
         preset: "quick", since estimators are often fitted many times over.
         batch_size: lowered to the number of training rows where these are fewer.
         random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
@@ -93,7 +96,7 @@ class RnCRegressor(
         self,
         *,
         scheme: Scheme = "probe",
-        objective: Objective = "rnc",
+        objective: Objective | PairLoss = "rnc",
         regularizer: Regularizer = "none",
         regularizer_weight: float | None = None,
         lds: bool = False,
@@ -244,7 +247,8 @@ class RnCRegressor(
 
     def _train(self, model: Regressor, table: Table, config: FitConfig) -> list[Record]:
         history = []
-        for record in train(model, table, config):
+        own = self.objective if callable(self.objective) else None
+        for record in train(model, table, config, own=own):
             history.append(record)
             if self.verbose:
                 error = "" if record.val_error is None else f", error {record.val_error:.4g}"
@@ -282,6 +286,8 @@ class RnCRegressor(
         fields = {name: value for name, value in self.get_params().items() if name not in own}
         if isinstance(self.encoder, nn.Module):
             del fields["encoder"]
+        if callable(self.objective):
+            fields["objective"] = "own"
         if isinstance(self.random_state, Integral):
             return FitConfig(**fields, seed=int(self.random_state))
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)

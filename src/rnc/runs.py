@@ -17,7 +17,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from rnc.evaluation.folder import TRAIN_TARGETS
 from rnc.files import read_tensors, write_tensors, write_text
 from rnc.model import ModelConfig, Regressor, read_config
 from rnc.training.loop import RECORD_FIELDS, Record
+from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, train
 
 RUN_FILES = (
@@ -61,6 +62,7 @@ def fit_run(
     overwrite: bool = False,
     encoder: torch.nn.Module | None = None,
     encoder_from: Path | None = None,
+    objective: PairLoss | None = None,
 ) -> Iterator[Record]:
     """Train on a table and leave a finished run folder; one Record per epoch.
 
@@ -75,7 +77,11 @@ def fit_run(
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
         encoder_from: a run whose encoder is taken as it is instead of training one.
+        objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
+            (n, t), of all processes, -> the number to minimise.
     """
+    if objective is not None:
+        config = replace(config, objective="own")
     first = is_first_process()
     model = build_regressor(table, config, encoder)
     taken = None if encoder_from is None else read_encoder(encoder_from, model, config)
@@ -100,7 +106,7 @@ def fit_run(
     if first and taken is not None:
         write_tensors(out / "checkpoint" / "encoder.safetensors", taken, [])
     records: list[Record] = []
-    for record in train(model, table, config, out):
+    for record in train(model, table, config, out, own=objective):
         records.append(record)
         if first:
             write_history(out, records)

@@ -13,6 +13,7 @@ checkpoints with it and is dropped when the stage is done.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -236,7 +237,13 @@ def _compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def encoder_objective(
-    model: Regressor, config: FitConfig, targets: Tensor, *, updates: int, gather: bool
+    model: Regressor,
+    config: FitConfig,
+    targets: Tensor,
+    *,
+    updates: int,
+    gather: bool,
+    own: PairLoss | None = None,
 ) -> Objective:
     """What shapes the representation before a head is trained on it.
 
@@ -246,7 +253,10 @@ def encoder_objective(
         targets: of all training samples, (n, t); SupCon's classes are made for them.
         updates: steps of the optimizer in all.
         gather: contrast with the samples of all processes.
+        own: the function that objective "own" minimises.
     """
+    if own is not None:
+        return Contrast(model.encoder, partial(_own_term, own, gather=gather))
     d, temperature = model.head.config.d, config.contrast_temperature
     if config.objective == "rnc":
         return Contrast(model.encoder, rnc_term(config, gather=gather))
@@ -324,6 +334,21 @@ def rnc_term(config: FitConfig, *, gather: bool) -> PairLoss:
         gather=gather,
         validate=False,  # `check_finite` says it, with a remedy
     )
+
+
+def _own_term(own: PairLoss, features: Tensor, targets: Tensor, *, gather: bool) -> Tensor:
+    """The loss that a function of the caller's gives the samples of all processes."""
+    if gather:
+        flat, targets, _ = gather_rows(features.flatten(1), targets)
+        features = flat.reshape(-1, *features.shape[1:])
+    loss: Any = own(features, targets)
+    if not isinstance(loss, Tensor) or loss.dim() or not loss.requires_grad:
+        got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+        raise ValueError(
+            "An objective of your own must return the number to minimise, a tensor of shape () "
+            f"that depends on the features; got {got}."
+        )
+    return loss
 
 
 def _regularizer(config: FitConfig) -> PairLoss:

@@ -24,6 +24,7 @@ from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.heads import HEADS, head_config
 from rnc.model import ModelConfig, Regressor, input_shape_of
 from rnc.training.loop import Record
+from rnc.training.objectives import PairLoss
 from rnc.training.speed import tf32
 from rnc.training.stages import Job, weights_of
 from rnc.training.units import for_optimizer
@@ -75,7 +76,12 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
 
 
 def train(
-    model: Regressor, table: Table, config: FitConfig, folder: Path | None = None
+    model: Regressor,
+    table: Table,
+    config: FitConfig,
+    folder: Path | None = None,
+    *,
+    own: PairLoss | None = None,
 ) -> Iterator[Record]:
     """Train a model in place by the scheme of config.
 
@@ -84,12 +90,19 @@ def train(
         table: training and validation rows; test rows are not touched.
         config: how.
         folder: where checkpoints live; what it already holds is not done again.
+        own: for objective "own", the loss of features (n, v, d) and targets (n, t), a number.
     """
     config = config.resolve()
+    if (config.objective == "own") != (own is not None):
+        raise ValueError(
+            "objective 'own' stands for a function that Python code gives, and for nothing else; "
+            f"got objective={config.objective!r} and {'no' if own is None else 'a'} function. Use "
+            "RnCRegressor(objective=function) or fit_run(..., objective=function)."
+        )
     _check_rows(table, config)
     _check_targets(table, config)
     with tf32(config):
-        yield from _train(Job(model, table, config, folder))
+        yield from _train(Job(model, table, config, folder, own))
 
 
 def _train(job: Job) -> Iterator[Record]:

@@ -28,8 +28,8 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
     """Whether to replay the steps of a stage as a CUDA graph.
 
     Several processes talk to each other in between, the scaler of 16-bit floats looks at every
-    gradient, RankSim as published draws random numbers, and what a module of the caller's own does
-    is unknown.
+    gradient, RankSim as published draws random numbers, and what a module or an objective of the
+    caller's own does is unknown.
     """
     possible = (
         model.input_shift.is_cuda
@@ -45,7 +45,7 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
             f"{stage.accumulate} and --precision {config.precision}. Use --cuda-graphs auto."
         )
     if config.cuda_graphs == "auto":
-        return possible and model.config.encoder != "own"
+        return possible and "own" not in (model.config.encoder, config.objective)
     return config.cuda_graphs == "on"
 
 

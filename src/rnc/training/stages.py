@@ -24,6 +24,7 @@ from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
 from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
 from rnc.training.objectives import (
     Objective,
+    PairLoss,
     Supervised,
     encoder_objective,
     head_objective,
@@ -42,13 +43,20 @@ class Job:
         table: training and validation rows.
         config: resolved.
         folder: where checkpoints live.
+        own: the function that objective "own" minimises.
     """
 
     def __init__(
-        self, model: Regressor, table: Table, config: FitConfig, folder: Path | None
+        self,
+        model: Regressor,
+        table: Table,
+        config: FitConfig,
+        folder: Path | None,
+        own: PairLoss | None = None,
     ) -> None:
         self.fabric = make_fabric(config, own=model.config.encoder == "own")
         self.model, self.table, self.config, self.folder = model, table, config, folder
+        self.own = own
         model.to(self.fabric.device)
         channels_last = (
             self.fabric.device.type == "cuda" and table.kind == "image" and config.channels_last
@@ -190,6 +198,7 @@ class Job:
             self.batches.known_targets,
             updates=stage.epochs * math.ceil(steps / stage.accumulate),
             gather=self.many,
+            own=self.own,
         )
         return self._run(stage, objective, None)
 
