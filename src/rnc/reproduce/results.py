@@ -189,9 +189,9 @@ def ablation_scheme(setting: Setting) -> Plan:
     ]
     return Plan(
         "Training scheme",
-        "Fine-tuning is at a tenth of the rate, from a solved head, which remains where no epoch is "
-        "better on validation; regularization adds the two losses with weight 1. The paper gives "
-        "neither.",
+        "Fine-tuning is at a tenth of the rate, from a solved head, which remains where no epoch "
+        "is better on validation; regularization adds the two losses with weight 1. The paper "
+        "gives neither.",
         lines,
     )
 
