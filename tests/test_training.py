@@ -16,10 +16,12 @@ from rnc.heads import HEADS
 from rnc.metrics import angular_error, mae
 from rnc.model import Regressor
 from rnc.theory import lower_bound
+from rnc.training import loop
 from rnc.training.loop import Record
 from rnc.training.optim import learning_rate
 from rnc.training.recipes import AUTO, build_regressor, train
 from training_cases import (
+    Overflowing,
     columns,
     fit,
     images,
@@ -169,7 +171,7 @@ def test_records_say_where_training_is() -> None:
         *(learning_rate(i, 3, 0.01, 0.1) for i in (1, 2, 3)),
         *(learning_rate(i, 2, 0.02, 0.2) for i in (1, 2)),
     ]
-    assert [r.val_error is None for r in records] == [True] * 3 + [False] * 2
+    assert not any(r.val_error is None for r in records)
     assert all(r.seconds > 0 for r in records)
 
 
@@ -323,7 +325,8 @@ def test_gaze_is_validated_by_its_angle(scheme: str) -> None:
     model, records = fit(table, quick(scheme=scheme, label_distance="angular"))
     angle = val_error(model, table, angular_error)
     assert angle != pytest.approx(val_error(model, table), rel=0.05)
-    assert min(r.val_error for r in records if r.val_error) == pytest.approx(angle, rel=1e-4)
+    errors = [r.val_error for r in records if r.val_error and r.stage != "encoder"]
+    assert min(errors) == pytest.approx(angle, rel=1e-4)
 
 
 @pytest.mark.parametrize("rows", [17, 18])
@@ -367,18 +370,6 @@ def test_a_loss_that_diverges_is_said_with_a_remedy(scheme: str) -> None:
         fit(columns(), config, unnormalised())
 
 
-class Overflowing(nn.Module):
-    """An encoder whose features are infinite as soon as it is not being trained."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(4, 3)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        features: Tensor = self.linear(rows)
-        return features if self.training else features * torch.inf
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -388,7 +379,8 @@ class Overflowing(nn.Module):
     ],
 )
 def test_predictions_that_diverge_are_said_with_a_remedy(
-    changes: dict[str, Any], message: str
+    changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "WATCHED", 0.1)
     with pytest.raises(FloatingPointError, match=rf"{message}\..*--lr.*--clip 1"):
         fit(columns(rows=40), quick(**changes), Overflowing())

@@ -1,5 +1,7 @@
 """The exact head: against closed forms, a linear program and long training."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 from rnc.heads import Head, build_head, head_config, make_head
 from rnc.metrics import mae
 from rnc.training import probe
-from rnc.training.probe import solve_head
+from rnc.training.probe import probe_error, solve_head
 
 CONVEX = ["l1", "mse", "huber", "dex", "lde", "or", "corn"]
 
@@ -210,3 +212,21 @@ def test_features_that_are_not_finite_give_infinite_numbers() -> None:
     features[0, 0] = torch.nan
     head = make_head("l1", 5, targets)
     assert solve_head(head, features, targets, features, targets) == (np.inf, np.inf)
+
+
+def test_a_quick_probe_says_how_good_features_are() -> None:
+    torch.manual_seed(0)
+    features, val_features = torch.randn(200, 8), torch.randn(50, 8)
+    weights = torch.randn(8, 2, dtype=torch.float64)
+    targets, val_targets = (30 + 20 * f.double() @ weights for f in (features, val_features))
+    constant = float((val_targets - targets.mean(dim=0)).abs().mean())
+    assert probe_error(features, targets, val_features, val_targets) < 0.01 * constant
+    for scale in (1e-30, 1e30):  # whatever their units
+        error = probe_error(scale * features, targets, scale * val_features, val_targets)
+        assert error < 0.01 * constant
+    nothing = torch.zeros(200, 8)
+    assert probe_error(nothing, targets, nothing[:50], val_targets) == pytest.approx(constant)
+    few = probe_error(features[:3], targets[:3], val_features, val_targets)
+    assert math.isfinite(few)
+    val_features[3, 3] = torch.nan
+    assert probe_error(features, targets, val_features, val_targets) == math.inf

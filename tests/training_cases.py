@@ -67,6 +67,18 @@ def unnormalised() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 8, bias=False))
 
 
+class Overflowing(nn.Module):
+    """An encoder whose features are infinite as soon as it is not being trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        features: Tensor = self.linear(rows)
+        return features if self.training else features * torch.inf
+
+
 def fit(
     table: Table, config: FitConfig, encoder: nn.Module | None = None
 ) -> tuple[Regressor, list[Record]]:

@@ -166,7 +166,7 @@ def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
     best: dict[str, float] = {}
     last = records[-1].stage if records else ""
     for record in records:
-        if config.scheme != "auto" and record.stage != last:
+        if record.stage == "encoder" or (config.scheme != "auto" and record.stage != last):
             continue  # the first of two stages: its head is not the one that stays
         if record.val_error is not None:
             scheme = record.stage.split("/")[0]

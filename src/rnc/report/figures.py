@@ -138,7 +138,7 @@ def training_figure(stages: Sequence[str], panels: Mapping[str, Array], *, color
         marks = [
             line(epochs[here], values[here], stage, color=color, dash=number)
             for number, stage in enumerate(names)
-            if np.isfinite(values[here := of_stage == stage]).any()
+            if (here := (of_stage == stage) & np.isfinite(values)).any()
         ]
         if marks:
             drawn.append({"title": title, "marks": marks, "zero": title.startswith("gap")})

@@ -26,7 +26,7 @@ from rnc.evaluation.folder import Show
 from rnc.files import write_json
 from rnc.search.folder import Trial, check_folder, digest, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
-from rnc.training.loop import Record
+from rnc.training.loop import WATCHED, Record
 from rnc.training.recipes import build_regressor, train
 
 try:
@@ -195,15 +195,17 @@ class _Worker:
     def _train(self, trial: optuna.Trial, config: FitConfig) -> float:
         """The best validation error; a trial that was stopped goes on from its checkpoint."""
         folder = self.out / "checkpoints" / key_of(self.table, config)
-        model, errors = build_regressor(self.table, config), []
+        model, errors, looks = build_regressor(self.table, config), [], 0
         records = cast(Generator[Record], train(model, self.table, config, folder))
         with closing(records):  # or what it set up would outlive a pruned trial
             for record in records:
                 what = f"trial {trial.number} {record.stage}, loss {record.train_loss:.4g}"
                 if record.val_error is not None:
-                    errors.append(record.val_error)
-                    trial.report(record.val_error, len(errors))
+                    looks += 1
+                    trial.report(record.val_error, looks)
                     what += f", validation error {record.val_error:.4g}"
+                    if record.stage != "encoder":  # whose errors are those of a quick probe
+                        errors.append(record.val_error)
                 self.show(record.epoch, record.epochs, what)
                 is_early = record.val_error is not None and record.epoch < record.epochs
                 if self.prunes and is_early and trial.should_prune():
@@ -221,10 +223,9 @@ class _Worker:
 
 
 def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
-    """The median of at least five trials, after a tenth of the epochs."""
-    short = config.scheme in ("probe", "finetune")
-    epochs = (config.head_epochs if short else config.epochs) or 0
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, epochs // 10))
+    """The median of at least five trials, after a tenth of the epochs; of an encoder, a fifth."""
+    looks = WATCHED if config.scheme in ("probe", "finetune") else config.epochs or 0
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, looks // 10))
 
 
 def _suggest(trial: optuna.Trial, name: str, part: Range | Choice) -> Any:

@@ -32,6 +32,8 @@ from rnc.training.optim import (
     unpack_state,
 )
 
+WATCHED = 10
+"""How many times a stage without validation is watched."""
 CHEAP = 0.05
 """Seconds that writing a checkpoint may take after every epoch, however short."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
@@ -49,6 +51,8 @@ class Record:
     gap: float | None
     """Mean of loss minus lower bound, where the objective has one."""
     val_error: float | None
+    """After a head, what it predicts wrong; while an encoder is trained, now and then, what a quick
+    probe of its features does: `rnc.training.probe.probe_error`."""
     seconds: float
 
 
@@ -114,6 +118,7 @@ def run_stage(
     batches: Batches | EncodedBatches,
     *,
     validate: Callable[[], float] | None = None,
+    watch: Callable[[], float] | None = None,
     start: Record | None = None,
     checkpoint: Path | None = None,
     compiled: bool = False,
@@ -129,6 +134,7 @@ def run_stage(
         stage: how.
         batches: the training samples.
         validate: the error on the validation split, lower is better; None keeps the last weights.
+        watch: without validate, an error to show WATCHED times, which chooses nothing.
         start: what the model came to as it is, epoch 0; its weights may then be the best. None:
             only those after an epoch may.
         checkpoint: file to continue from if it holds this stage, and to write after every epoch.
@@ -167,9 +173,13 @@ def run_stage(
         loss, gap = epoch_of(epoch)
         objective.after_epoch()
         check_finite(loss, stage.name, epoch, hint=objective.hint)
-        error = validate() if validate is not None else None
+        error = None
+        if validate is not None:
+            error = validate()
+            progress.note_error(error)
+        elif watch is not None and epoch % math.ceil(stage.epochs / WATCHED) == 0:
+            error = watch()
         check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
-        progress.note_error(error)
         seconds = time.perf_counter() - started
         records.append(Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds))
         if checkpoint is not None and fabric.is_global_zero:

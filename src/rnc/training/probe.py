@@ -20,6 +20,7 @@ from rnc.heads import HEADS, Head, HeadConfig, build_head
 from rnc.metrics import Values, as_columns, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
 ROUNDED = 0.03
 """How far from 0 the corner of l1 is rounded off, in standard deviations of the target."""
 
@@ -76,6 +77,39 @@ def solve_head(
                 head.linear.weight.copy_(weight * units[:, None])
                 head.linear.bias.copy_((trial.linear.bias - weight @ shift) * units)
     return best
+
+
+def probe_error(
+    features: Tensor,
+    targets: Tensor,
+    val_features: Tensor,
+    val_targets: Tensor,
+    measure: Callable[[Values, Values], float] = mae,
+) -> float:
+    """What ridge regression on the features predicts wrong: how good they are, at a small price.
+
+    The best of several penalties; infinite if features are.
+
+    Args:
+        features: of some training samples, (n, d).
+        targets: theirs, (n, t).
+        val_features: of the samples to predict, (m, d).
+        val_targets: theirs, (m, t).
+        measure: the error of predictions (m, t) for targets (m, t).
+    """
+    features, val_features = features.double(), val_features.double()
+    if not (features.isfinite().all() and val_features.isfinite().all()):
+        return math.inf
+    shift, middle = features.mean(dim=0), targets.mean(dim=0)
+    x, y = features - shift, targets - middle
+    gram, moment = x.T @ x / len(x), x.T @ y / len(x)
+    size = gram.diagonal().mean() + torch.finfo(gram.dtype).tiny
+    ones = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
+    errors = []
+    for penalty in QUICK_PENALTIES:
+        weights = torch.linalg.solve(gram + penalty * size * ones, moment)
+        errors.append(measure((val_features - shift) @ weights + middle, val_targets))
+    return min(errors)
 
 
 def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:

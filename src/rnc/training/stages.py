@@ -30,9 +30,12 @@ from rnc.training.objectives import (
     head_objective,
     rnc_term,
 )
-from rnc.training.probe import solve_head
+from rnc.training.probe import probe_error, solve_head
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
+
+LOOKED_AT = 1024
+"""Samples of a split that a quick look at an encoder takes."""
 
 
 class Job:
@@ -155,6 +158,7 @@ class Job:
             stage,
             self.batches if encoded is None else encoded,
             validate=validate,
+            watch=self._watch,
             start=start,
             checkpoint=self._file("last.safetensors"),
             compiled=compiled,
@@ -274,9 +278,18 @@ class Job:
         with self.fabric.autocast():
             return self.model.features(views)
 
-    def _embedded(self, split: str) -> tuple[Tensor, Tensor]:
-        """Features and targets of the rows of a split."""
+    def _watch(self) -> float:
+        """A quick look at the encoder as it is."""
+        some = (self._embedded(split, most=LOOKED_AT) for split in ("train", "val"))
+        (features, targets), (val_features, val_targets) = some
+        error = probe_error(features, targets, val_features, val_targets, self.measure)
+        return self.fabric.broadcast(error)
+
+    def _embedded(self, split: str, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Features and targets of the rows of a split, or of most of them, evenly chosen."""
         rows, device = self.table.rows(split), self.fabric.device
+        if most is not None and len(rows) > most:
+            rows = rows[np.linspace(0, len(rows) - 1, most).astype(int)]
         features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
         return features, torch.tensor(self.table.y[rows], device=device)
 
