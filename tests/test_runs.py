@@ -83,6 +83,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
         run(columns(), second, first)
 
 
+def test_what_a_kill_left_half_written_goes_when_the_run_goes_on(first: Path) -> None:
+    left = [first / ".model.safetensors.ab_12.part", first / "checkpoint" / ".last.xy.part"]
+    for path in left:
+        path.write_bytes(b"half")
+    (first / ".hidden").write_text("the user's")
+    run(columns(), first, resume=True)
+    assert not any(path.exists() for path in left)
+    assert (first / ".hidden").exists()
+
+
 def test_a_resumed_run_keeps_its_encoder(first: Path, tmp_path: Path) -> None:
     second = tmp_path / "second"
     run(columns(), second, first)

@@ -15,6 +15,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 
+PART = ".part"
+"""How the names of files end that are being written."""
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file."""
     write_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -40,10 +44,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118
 
 
+def sweep(folder: Path) -> None:
+    """Delete what a killed process left half written in a folder that nobody else writes to."""
+    for part in folder.glob(f".*{PART}"):
+        part.unlink(missing_ok=True)
+
+
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Have a function write a file beside its place, and move it there when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
     os.close(handle)
     temporary = Path(name)
     try:

@@ -30,7 +30,7 @@ from rnc.data.table import Table
 from rnc.distributed import is_first_process
 from rnc.evaluation.evaluate import evaluate_run, write_evaluation
 from rnc.evaluation.folder import TRAIN_TARGETS
-from rnc.files import read_tensors, write_tensors, write_text
+from rnc.files import read_tensors, sweep, write_tensors, write_text
 from rnc.model import ModelConfig, Regressor, read_config
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.objectives import PairLoss
@@ -89,6 +89,8 @@ def fit_run(
         prepare_folder(out, config, resume=resume, overwrite=overwrite)
         if resume and taken is not None:
             _check_same_encoder(out, encoder_from)
+        for folder in (out, out / "checkpoint"):
+            sweep(folder)
     extra = {
         "fit": config.to_json(),
         "data": data or {},
