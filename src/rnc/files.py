@@ -14,7 +14,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-
 PART = ".part"
 """How the names of files end that are being written."""
 
