@@ -56,7 +56,7 @@ def test_runs_and_scores_are_left_in_the_folder(tmp_path: Path) -> None:
     methods = [Method("SupCon", {"objective": "supcon"}), Method("L1", {"scheme": "end2end"})]
     records: list[Record] = []
     table = run_comparison(tmp_path, seeds=1, epochs=1, methods=methods, show=records.append)
-    assert [record.stage for record in records] == ["encoder", "head", "end2end", "end2end"]
+    assert [record.stage for record in records] == ["encoder", "head", *["finetune"] * 2, "end2end"]
     assert (tmp_path / "comparison.md").read_text(encoding="utf-8") == table
     with (tmp_path / "comparison.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -66,8 +66,10 @@ def test_runs_and_scores_are_left_in_the_folder(tmp_path: Path) -> None:
         (REGRESSION, "L1"),
     ]
     assert float(rows[0]["seconds"]) == pytest.approx(records[0].seconds)
+    assert rows[1]["seconds"] == rows[0]["seconds"]
     assert float(rows[0]["mae"]) != float(rows[1]["mae"])
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
         "l1-0",
         "supcon-0",
+        "supcon-finetuned-0",
     ]

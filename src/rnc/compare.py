@@ -21,13 +21,10 @@ import torch
 from rnc.config import FitConfig
 from rnc.data.demo import digits_table
 from rnc.data.table import Table
-from rnc.evaluation.evaluate import evaluate_run
 from rnc.files import write_text
-from rnc.model import Regressor
 from rnc.runs import fit_run
 from rnc.training.loop import Record
 from rnc.training.objectives import PairLoss
-from rnc.training.recipes import train
 
 SIDE = 16
 PROBE = "Representation learning (linear probing)"
@@ -80,7 +77,7 @@ class Result:
     r2: float
     spearman: float
     seconds: float
-    """Per epoch of its first stage; the median."""
+    """Per epoch of its first stage, of its encoder if it is fine-tuned; the median."""
 
 
 def compare_methods(
@@ -107,49 +104,40 @@ def compare_methods(
         for seed in seeds:
             chosen = dataclasses.replace(config, seed=seed, **method.changes)
             folder = out / f"{method.folder}-{seed}"
-            records = []
-            for record in fit_run(
-                table,
-                chosen,
-                folder,
-                name=method.name,
-                overwrite=True,
-                objective=method.objective,
-            ):
-                records.append(record)
-                show(record)
-            scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["test"]
-            group = PROBE if chosen.scheme == "probe" else REGRESSION
-            results.append(_result(group, method.name, seed, scores, records))
-            if group == PROBE:
-                results.append(_finetuned(table, chosen, folder, results[-1], show))
+            first = _run(method, table, chosen, folder, show)
+            results.append(first)
+            if first.group == PROBE:
+                further = dataclasses.replace(chosen, scheme="finetune")
+                tuned = out / f"{method.folder}-finetuned-{seed}"
+                second = _run(method, table, further, tuned, show, encoder_from=folder)
+                results.append(dataclasses.replace(second, seconds=first.seconds))
     return results
 
 
-def _finetuned(
+def _run(
+    method: Method,
     table: Table,
     config: FitConfig,
     folder: Path,
-    probed: Result,
     show: Callable[[Record], None],
+    encoder_from: Path | None = None,
 ) -> Result:
-    """Go on from a probe: all weights, at a tenth of the rate, from the first epoch on.
-
-    Other than in scheme finetune, the probe itself may not remain.
-    """
-    config = config.resolve()
-    further = dataclasses.replace(
+    """Train one method with one seed, or go on from the encoder of another run."""
+    group = {"probe": PROBE, "finetune": FINETUNE}.get(config.scheme, REGRESSION)
+    records = []
+    for record in fit_run(
+        table,
         config,
-        scheme="end2end",
-        epochs=config.head_epochs,
-        lr=config.rate(contrast=False) / 10,
-    )
-    model = Regressor.load(folder)
-    for record in train(model, table, further):
+        folder,
+        name=method.name + ", fine-tuned" * (group == FINETUNE),
+        overwrite=True,
+        encoder_from=encoder_from,
+        objective=method.objective,
+    ):
+        records.append(record)
         show(record)
-    scores = evaluate_run(model, table, further).scores["test"]
-    picked = {name: scores[name] for name in SCORES}
-    return dataclasses.replace(probed, group=FINETUNE, **picked)
+    scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["test"]
+    return _result(group, method.name, config.seed, scores, records)
 
 
 def _result(

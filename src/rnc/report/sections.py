@@ -318,7 +318,8 @@ def _training(shown: Sequence[Shown], looks: Looks, figures: list[Figure]) -> st
                 )
     about = (
         "Gap to L*: how far the loss is above its lower bound, which only features in the order "
-        "of the targets come near."
+        "of the targets come near. While an encoder is trained alone, its validation error is that "
+        "of a quick probe."
     )
     return page.section("Training", about, page.grid(slots))
 
