@@ -9,6 +9,7 @@ import torch
 
 from rnc.data import Table
 from rnc.files import read_tensors
+from rnc.model import read_config
 from rnc.runs import fit_run
 from rnc.training.loop import Record
 from training_cases import columns, images, quick, same
@@ -93,11 +94,22 @@ def test_what_a_kill_left_half_written_goes_when_the_run_goes_on(first: Path) ->
     assert (first / ".hidden").exists()
 
 
+@pytest.mark.parametrize("options", [{"objective": "own"}, {"batch_size": 1000}], ids=str)
+def test_what_cannot_be_trained_replaces_no_run(options: dict[str, Any], first: Path) -> None:
+    before = encoder(first)
+    with pytest.raises(ValueError, match=r"objective 'own'|A batch needs"):
+        run(columns(), first, overwrite=True, **options)
+    assert same(encoder(first), before)
+
+
 def test_a_resumed_run_keeps_its_encoder(first: Path, tmp_path: Path) -> None:
     second = tmp_path / "second"
     run(columns(), second, first)
     assert run(columns(), second, first, resume=True)
     assert run(columns(), second, resume=True)
+    assert read_config(second)["encoder_from"] == str(first)
+    shutil.rmtree(second / "checkpoint")  # as a kill before it was written would leave it
+    assert [record.stage for record in run(columns(), second, resume=True)] == ["head"]
     run(columns(), tmp_path / "own", seed=1)
     with pytest.raises(ValueError, match="was started with its own encoder"):
         run(columns(), tmp_path / "own", first, resume=True, seed=1)

@@ -7,7 +7,7 @@ save/load config.json and model.safetensors
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,11 @@ class Regressor(nn.Module):
             )
         model.load_state_dict(read_tensors(weights)[0])
         return model.eval()
+
+
+def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a Regressor but its head's, for another head on the same encoder."""
+    return {name: value for name, value in weights.items() if not name.startswith("head.")}
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -31,10 +31,10 @@ from rnc.distributed import is_first_process
 from rnc.evaluation.evaluate import evaluate_run, write_evaluation
 from rnc.evaluation.folder import TRAIN_TARGETS
 from rnc.files import read_tensors, sweep, write_tensors, write_text
-from rnc.model import ModelConfig, Regressor, read_config
+from rnc.model import ModelConfig, Regressor, read_config, without_head
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.objectives import PairLoss
-from rnc.training.recipes import build_regressor, train
+from rnc.training.recipes import build_regressor, check_training, train
 
 RUN_FILES = (
     "config.json",
@@ -83,13 +83,16 @@ def fit_run(
     if objective is not None:
         config = replace(config, objective="own")
     first = is_first_process()
+    check_training(table, config, objective)
     model = build_regressor(table, config, encoder)
-    taken = None if encoder_from is None else read_encoder(encoder_from, model, config)
+    if resume:
+        encoder_from = _same_source(out, encoder_from)
+    stage, taken = out / "checkpoint" / "encoder.safetensors", None
+    if encoder_from is not None and not (resume and stage.exists()):
+        taken = read_encoder(encoder_from, model, config)
     if first:
         prepare_folder(out, config, resume=resume, overwrite=overwrite)
-        if resume and taken is not None:
-            _check_same_encoder(out, encoder_from)
-        for folder in (out, out / "checkpoint"):
+        for folder in (out, stage.parent):
             sweep(folder)
     extra = {
         "fit": config.to_json(),
@@ -106,7 +109,7 @@ def fit_run(
         targets = torch.from_numpy(table.y[table.rows("train")])
         write_tensors(out / TRAIN_TARGETS, {"targets": targets})
     if first and taken is not None:
-        write_tensors(out / "checkpoint" / "encoder.safetensors", taken, [])
+        write_tensors(stage, taken, [])
     records: list[Record] = []
     for record in train(model, table, config, out, own=objective):
         records.append(record)
@@ -150,17 +153,19 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
             "started it and --resume."
         )
     weights, _ = read_tensors(whole if whole.exists() else stage)
-    return model.state_dict() | {k: v for k, v in weights.items() if not k.startswith("head.")}
+    return model.state_dict() | without_head(weights)
 
 
-def _check_same_encoder(out: Path, encoder_from: Path | None) -> None:
+def _same_source(out: Path, encoder_from: Path | None) -> Path | None:
+    """The run whose encoder a run took that is resumed; raises if another one is given now."""
     before = read_config(out).get("encoder_from")
-    if before != str(encoder_from):
+    if encoder_from is not None and before != str(encoder_from):
         raise ValueError(
             f"{out} was started with {'its own encoder' if before is None else before} and not "
             f"with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
             "--out."
         )
+    return None if before is None else Path(before)
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:

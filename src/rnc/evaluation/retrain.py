@@ -20,7 +20,7 @@ from rnc.evaluation.evaluate import evaluate_run
 from rnc.evaluation.folder import DoesNotApply, Options, Result, RunFolder, Show, read_data
 from rnc.files import write_json
 from rnc.metrics import error_measure
-from rnc.model import Regressor
+from rnc.model import Regressor, without_head
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
 
@@ -198,8 +198,7 @@ def _adopted(run: RunFolder, table: Table, config: FitConfig) -> Regressor:
             f"The encoder of {run.path} sees samples of shape {before.input_shape}; those of the "
             f"other table have {model.config.input_shape}. Give it data of the same shape."
         )
-    learned = {k: v for k, v in run.model.state_dict().items() if not k.startswith("head.")}
-    model.load_state_dict({**model.state_dict(), **learned})
+    model.load_state_dict(model.state_dict() | without_head(run.model.state_dict()))
     return model.to(run.model.input_shift.device)
 
 

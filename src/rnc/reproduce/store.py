@@ -25,6 +25,7 @@ from torch import Tensor
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.table import Table
 from rnc.files import read_tensors, write_json, write_tensors
+from rnc.model import without_head
 from rnc.reproduce.plan import BINS, HEAD_STAGE, Job, canonical
 from rnc.runs import fit_run
 from rnc.training.loop import RECORD_FIELDS, Record
@@ -181,9 +182,9 @@ class Store:
         path = self.folder(job) / "checkpoint" / f"{stage.name}.safetensors"
         if path.exists():
             return
-        learned = {k: v for k, v in stage.weights.items() if stage.whole or k[:5] != "head."}
+        learned = stage.weights if stage.whole else without_head(stage.weights)
         model = build_regressor(job.table, job.config)
-        write_tensors(path, {**model.state_dict(), **learned}, stage.records)
+        write_tensors(path, model.state_dict() | learned, stage.records)
 
     def _encoder_file(self, job: Job) -> Path:
         folder = self.out / "encoders" / encoder_key(job)

@@ -93,6 +93,13 @@ def train(
         own: for objective "own", the loss of features (n, v, d) and targets (n, t), a number.
     """
     config = config.resolve()
+    check_training(table, config, own)
+    with tf32(config):
+        yield from _train(Job(model, table, config, folder, own))
+
+
+def check_training(table: Table, config: FitConfig, own: PairLoss | None) -> None:
+    """Raise for what `train` cannot do with these data, before anything is done."""
     if (config.objective == "own") != (own is not None):
         raise ValueError(
             "objective 'own' stands for a function that Python code gives, and for nothing else; "
@@ -101,8 +108,6 @@ def train(
         )
     _check_rows(table, config)
     _check_targets(table, config)
-    with tf32(config):
-        yield from _train(Job(model, table, config, folder, own))
 
 
 def _train(job: Job) -> Iterator[Record]:
