@@ -83,8 +83,8 @@ def fit_run(
     if objective is not None:
         config = replace(config, objective="own")
     first = is_first_process()
-    check_training(table, config, objective)
     model = build_regressor(table, config, encoder)
+    check_training(table, config, objective)
     if resume:
         encoder_from = _same_source(out, encoder_from)
     stage, taken = out / "checkpoint" / "encoder.safetensors", None
