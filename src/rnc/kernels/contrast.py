@@ -4,6 +4,8 @@ One program takes one anchor, in four steps: running sums of exponentials from b
 all D_j; running sums of 1 / D_j from the anchor outwards; from them the gradient.
 """
 
+import struct
+
 import torch
 import triton
 import triton.language as tl
@@ -64,6 +66,8 @@ def contrast(
     r, m = pairs.shape
     # A row whose sums need more care is left to a second launch, so that the first has the
     # registers for itself.
+    # A plain number that goes in as an argument would be rounded to float32: its bits are not.
+    (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
     flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
     for wide in (False, True):
         _contrast[(r,)](
@@ -84,7 +88,7 @@ def contrast(
             sums.stride(0),
             own_column or 0,
             divisor,
-            temperature,
+            bits,
             own_column is not None,
             weights is not None,
             l2,
@@ -258,7 +262,7 @@ def _gradient(
     return tl.sum(total)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["bits"])
 def _contrast(
     pairs,
     halves,
@@ -277,7 +281,7 @@ def _contrast(
     plane,
     own_column,
     divisor,
-    TEMPERATURE: tl.constexpr,
+    bits,
     OWN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     L2: tl.constexpr,
@@ -294,8 +298,8 @@ def _contrast(
     pairs += row * m
     sums += row * m
     partners += row * m
-    # A plain number that goes in as an argument would be rounded to float32.
-    inverse = 1 / tl.full((), TEMPERATURE, tl.float64)
+    temperature = (tl.full((), 0, tl.int64) + bits).to(tl.float64, bitcast=True)
+    inverse = 1 / temperature
     share = tl.full((), 1.0, tl.float64) / divisor
     y, own, x_half, count = tl.load(labels + i), m, share, m
     if OWN:

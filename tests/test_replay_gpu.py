@@ -1,0 +1,176 @@
+"""The CUDA graph that a small loss becomes: the same numbers, whoever calls it and how."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from rnc import rnc_loss
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from rnc import loss_triton
+from rnc.kernels import replay
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.fixture(autouse=True)
+def replays(monkeypatch: pytest.MonkeyPatch) -> Iterator[replay.Replays]:
+    """None of another test's."""
+    monkeypatch.setattr(loss_triton, "_replays", made := replay.Replays())
+    yield made
+    torch.cuda.synchronize()
+
+
+def value_and_gradient(
+    features: Tensor, targets: Tensor, **options: object
+) -> tuple[Tensor, Tensor]:
+    own = features.clone().requires_grad_()
+    loss = rnc_loss(own, targets, **options)  # type: ignore[arg-type]
+    (grad,) = torch.autograd.grad(loss.sum(), own)
+    return loss.detach(), grad
+
+
+def batches(many: int, n: int = 64, d: int = 16) -> list[tuple[Tensor, Tensor]]:
+    return [
+        (torch.randn(n, d, device="cuda") + i, torch.randint(0, 9, (n,), device="cuda"))
+        for i in range(many)
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"similarity": "l1"}, {"similarity": "cosine"}, {"reduction": "none"}, {"chunk_size": 7}],
+    ids=str,
+)
+def test_replays_are_the_same_to_the_last_bit(
+    options: dict[str, object], replays: replay.Replays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = batches(8)
+    found = [value_and_gradient(*batch, **options) for batch in given]
+    assert any(replays.graphs.values())
+    monkeypatch.setattr(loss_triton, "REPLAYED_PAIRS", 0)
+    for batch, (loss, grad) in zip(given, found, strict=True):
+        wanted, wanted_grad = value_and_gradient(*batch, **options)
+        assert torch.equal(loss, wanted)
+        assert torch.equal(grad, wanted_grad)
+
+
+def test_a_reference_gets_its_gradient(replays: replay.Replays) -> None:
+    for features, targets in batches(7):
+        anchors, others = (features[:20].clone().requires_grad_(), features[20:].requires_grad_())
+        fused, plain = (
+            torch.autograd.grad(
+                rnc_loss(anchors, targets[:20], reference=(others, targets[20:]), backend=backend),
+                (anchors, others),
+            )
+            for backend in ("triton", "torch")
+        )
+        for grad, wanted in zip(fused, plain, strict=True):
+            torch.testing.assert_close(grad, wanted, rtol=1e-4, atol=1e-7)
+    assert any(replays.graphs.values())
+
+
+def test_two_losses_before_one_backward_pass() -> None:
+    for _ in range(replay.FROM_CALL):
+        value_and_gradient(*batches(1)[0])
+    (x, targets), (z, _) = batches(2)
+    alone = [value_and_gradient(part, targets)[1] for part in (x, z)]
+    x, z = x.requires_grad_(), z.requires_grad_()
+    together = rnc_loss(x, targets) + rnc_loss(z, targets)
+    grads = torch.autograd.grad(together, (x, z))
+    assert all(torch.equal(a, b) for a, b in zip(grads, alone, strict=True))
+
+
+def test_options_and_shapes_do_not_mix(replays: replay.Replays) -> None:
+    for n in (32, 48):
+        for temperature in (0.5, 2.0):
+            for features, targets in batches(6, n):
+                loss = rnc_loss(features, targets, temperature=temperature)
+                plain = rnc_loss(features, targets, temperature=temperature, backend="torch")
+                torch.testing.assert_close(loss, plain, rtol=1e-5, atol=0)
+    assert sum(graph is not None for graph in replays.graphs.values()) == 4
+
+
+def test_sizes_that_never_return_make_no_graph(replays: replay.Replays) -> None:
+    for n in range(2, 2 + 2 * replay.KEPT):
+        rnc_loss(torch.randn(n, 4, device="cuda"), torch.rand(n, device="cuda"))
+    assert not replays.graphs
+    assert len(replays.calls) == replay.KEPT
+
+
+def test_graphs_of_many_sizes_give_their_memory_back(replays: replay.Replays) -> None:
+    held = []
+    for n in range(512, 512 + 3 * replay.KEPT):
+        features, targets = torch.randn(n, 64, device="cuda"), torch.rand(n, device="cuda")
+        for _ in range(replay.FROM_CALL):
+            rnc_loss(features, targets)
+        held.append(torch.cuda.memory_reserved())
+    assert len(replays.graphs) == replay.KEPT
+    assert held[-1] <= held[replay.KEPT] + 2**27
+
+
+def test_what_is_no_number_is_refused_and_does_no_harm(replays: replay.Replays) -> None:
+    given = batches(8)
+    for features, targets in given:
+        rnc_loss(features, targets)
+    assert any(replays.graphs.values())
+    features, targets = given[0]
+    bad = features.clone()
+    bad[3, 2] = torch.nan
+    with pytest.raises(ValueError, match="features"):
+        rnc_loss(bad, targets)
+    assert not rnc_loss(bad, targets, validate=False).isfinite()
+    torch.testing.assert_close(
+        rnc_loss(features, targets), rnc_loss(features, targets, backend="torch"), rtol=1e-5, atol=0
+    )
+
+
+def test_works_under_inference_mode_and_after() -> None:
+    features, targets = batches(1)[0]
+    with torch.inference_mode():
+        inside = [rnc_loss(features, targets) for _ in range(7)]
+    assert all(torch.equal(loss, inside[0]) for loss in inside)
+    assert torch.equal(rnc_loss(features, targets), inside[0])
+    assert value_and_gradient(features, targets)[1].isfinite().all()
+
+
+def test_streams_and_threads_take_turns(replays: replay.Replays) -> None:
+    given = batches(6, 256, 64)
+    wanted = [value_and_gradient(*batch) for batch in given]
+    assert any(replays.graphs.values())
+    torch.cuda.synchronize()
+    wrong: list[int] = []
+
+    def call(i: int) -> None:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(50):
+                loss, grad = value_and_gradient(*given[i], validate=False)
+                if not (torch.equal(loss, wanted[i][0]) and torch.equal(grad, wanted[i][1])):
+                    wrong.append(i)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_a_replay_does_not_wait_for_the_device(replays: replay.Replays) -> None:
+    given = batches(8)
+    for batch in given:
+        value_and_gradient(*batch, validate=False)
+    assert any(replays.graphs.values())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        value_and_gradient(*given[0], validate=False)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
