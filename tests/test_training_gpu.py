@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from rnc import rnc_loss
 from rnc.data import Table
 from rnc.model import Regressor
-from rnc.training.loop import Record
+from rnc.training.loop import WATCHED, Record
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, images, quick, signals
 
@@ -97,6 +98,26 @@ def test_a_rate_that_changes_reaches_the_graph() -> None:
     assert falling[-1].lr < steady[-1].lr
     changes = [abs(r[-1].train_loss - r[-2].train_loss) for r in (steady, falling)]
     assert changes[1] != changes[0]
+
+
+@pytest.mark.parametrize("cuda_graphs", ["auto", "on"])
+def test_an_objective_of_the_callers_own_trains(cuda_graphs: str) -> None:
+    config = quick(
+        device="cuda", encoder="auto", epochs=6, objective="own", cuda_graphs=cuda_graphs
+    )
+    model = build_regressor(columns(), config)
+    records = list(train(model, columns(), config, own=rnc_loss_of_all))
+    assert records[5].train_loss < records[0].train_loss
+
+
+def rnc_loss_of_all(features: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return rnc_loss(features, targets, validate=False)
+
+
+def test_an_encoder_is_watched_on_the_way() -> None:
+    _, records = fit(columns(), epochs=20)
+    watched = [record.val_error for record in records if record.stage == "encoder"]
+    assert sum(error is not None for error in watched) == WATCHED
 
 
 @pytest.mark.parametrize("clip", [None, 1.0])
