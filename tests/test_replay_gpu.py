@@ -75,6 +75,9 @@ def test_a_reference_gets_its_gradient(replays: replay.Replays) -> None:
         for grad, wanted in zip(fused, plain, strict=True):
             torch.testing.assert_close(grad, wanted, rtol=1e-4, atol=1e-7)
     assert any(replays.graphs.values())
+    bad = targets.double().index_fill(0, torch.tensor([40], device="cuda"), torch.inf)
+    with pytest.raises(ValueError, match="targets"):
+        rnc_loss(anchors, targets[:20], reference=(others, bad[20:]))
 
 
 def test_two_losses_before_one_backward_pass() -> None:
@@ -124,8 +127,10 @@ def test_what_is_no_number_is_refused_and_does_no_harm(replays: replay.Replays) 
     features, targets = given[0]
     bad = features.clone()
     bad[3, 2] = torch.nan
-    with pytest.raises(ValueError, match="features"):
-        rnc_loss(bad, targets)
+    for _ in range(20):  # a look must be at this batch, not at the one before
+        with pytest.raises(ValueError, match="features"):
+            rnc_loss(bad, targets)
+        assert rnc_loss(features, targets).isfinite()
     assert not rnc_loss(bad, targets, validate=False).isfinite()
     torch.testing.assert_close(
         rnc_loss(features, targets), rnc_loss(features, targets, backend="torch"), rtol=1e-5, atol=0

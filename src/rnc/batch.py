@@ -64,6 +64,8 @@ def as_targets(targets: Tensor, caller: str) -> Tensor:
 
 def repeat_views(targets: Tensor, views: int) -> Tensor:
     """Targets for all views of each sample: (n, t) -> (n * views, t)."""
+    if views == 1:
+        return targets
     return targets[:, None].expand(-1, views, -1).reshape(-1, targets.shape[1])
 
 

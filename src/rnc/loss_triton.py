@@ -11,6 +11,7 @@ above it. So no row needs a sort of its own: with m samples and p the place of t
 gradient is taken with the value and waits for the backward pass, which only scales it.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from rnc.kernels.contrast import contrast
 from rnc.kernels.l1 import l1_gradient, l1_similarities
-from rnc.kernels.replay import Replays
+from rnc.kernels.replay import Replays, Tell, Tensors, once
 from rnc.kernels.rows import Products, finish, prepare
 from rnc.pairwise import unit_rows
 
@@ -61,8 +62,13 @@ def fused_contrast(
     """
     if problem.similarity == "cosine":
         a, b = unit_rows(a), None if b is None else unit_rows(b)
-    losses: Tensor = _Fused.apply(a, b, problem, divisor, refuse)
+    # Kernels go to the current device.
+    with torch.cuda.device(a.device) if a.is_cuda else contextlib.nullcontext():
+        losses: Tensor = _Fused.apply(a, b, problem, divisor, refuse)
     return losses
+
+
+_replays = Replays()
 
 
 class _Fused(torch.autograd.Function):
@@ -77,11 +83,22 @@ class _Fused(torch.autograd.Function):
     ) -> Tensor:
         ctx.problem, ctx.divisor = problem, divisor
         wanted = divisor is not None and any(ctx.needs_input_grad[:2])
+
+        def work(
+            a: Tensor, b: Tensor | None, labels: Tensor, others: Tensor | None, tell: Tell
+        ) -> Tensors:
+            others = labels if others is None else others
+            same = problem._replace(labels=labels, other_labels=others)
+            losses, *grads = _contrast(a, b, same, divisor or 1, None, wanted, tell)
+            return (losses.float() if divisor is None else losses.sum(dtype=torch.float32)), *grads
+
+        inputs = (a, b, problem.labels, None if b is None else problem.other_labels)
         if a.is_cuda and len(a) * len(problem.other_labels) <= REPLAYED_PAIRS:
-            loss, *grads = _replayed(a, b, problem, divisor, wanted, refuse)
+            settings = (*problem[2:], divisor, wanted)
+            loss, *grads = _replays(work, inputs, settings, refuse)
         else:
-            losses, *grads, _odd = _contrast(a, b, problem, divisor or 1, None, wanted, refuse)
-            loss = _reduced(losses, divisor)
+            loss, *grads = once(work, inputs, refuse)
+        assert loss is not None
         ctx.save_for_backward(*((a, b) if divisor is None else grads))
         return loss
 
@@ -94,42 +111,9 @@ class _Fused(torch.autograd.Function):
             )
         first, second = ctx.saved_tensors
         if ctx.divisor is None:
-            _, *grads, _odd = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
+            _, *grads = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
             return *grads, None, None, None
         return first * upstream, None if second is None else second * upstream, None, None, None
-
-
-_replays = Replays()
-
-
-def _replayed(
-    a: Tensor,
-    b: Tensor | None,
-    problem: Problem,
-    divisor: int | None,
-    wanted: bool,
-    refuse: Callable[[], None] | None,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The loss and the gradients of a and b, from a CUDA graph once there is one."""
-
-    def work(a: Tensor, b: Tensor | None, labels: Tensor, other_labels: Tensor | None) -> Any:
-        same = problem._replace(
-            labels=labels, other_labels=labels if other_labels is None else other_labels
-        )
-        losses, *rest = _contrast(a, b, same, divisor or 1, None, wanted)
-        return _reduced(losses, divisor), *rest
-
-    inputs = (a, b, problem.labels, None if b is None else problem.other_labels)
-    loss, grad_a, grad_b, odd = _replays(work, inputs, (*problem[2:], divisor, wanted))
-    assert loss is not None
-    assert odd is not None
-    if refuse is not None and odd.item():
-        refuse()
-    return loss, grad_a, grad_b
-
-
-def _reduced(losses: Tensor, divisor: int | None) -> Tensor:
-    return losses.float() if divisor is None else losses.sum(dtype=torch.float32)
 
 
 def _contrast(
@@ -139,21 +123,19 @@ def _contrast(
     divisor: int,
     weights: Tensor | None,
     wanted: bool,
-    refuse: Callable[[], None] | None = None,
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
-    """Losses of the anchors over divisor; gradients of a and b, anchor i times weights[i]; `odd`.
+    tell: Tell | None = None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i].
 
-    odd is not 0 if a feature or a label is no finite number.
+    tell gets a tensor that is not 0 if a feature or a label is no finite number.
     """
     shift = None
     if l2 := problem.similarity == "l2":
         shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
     samples = prepare(a if b is None else b, problem.other_labels, shift, sort=True)
     anchors = samples if b is None else prepare(a, problem.labels, shift, sort=False)
-    odd = samples.odd if b is None else samples.odd + anchors.odd
-    # A look this early is cheap: what follows is still to be launched.
-    if refuse is not None and odd.item():
-        refuse()
+    if tell is not None:  # a look this early is cheap: what follows is still to be launched
+        tell(samples.odd if b is None else samples.odd + anchors.odd)
     x, z = anchors.rows, samples.sorted_rows
     n, m = len(x), len(z)
     block = max(1, min(n, problem.chunk_size or n, PAIRS // m))
@@ -196,13 +178,12 @@ def _contrast(
             here = pairs.sum(dim=0)
             sample_totals = sample_totals + here if start else here
     if not wanted:
-        return losses, None, None, odd
+        return losses, None, None
     of_x, of_z = Products(grad_x, totals), Products(grad_z, sample_totals)
     if b is None:
-        return losses, finish(a, x, of_x, of_z, samples.ties, l2=l2), None, odd
+        return losses, finish(a, x, of_x, of_z, samples.ties, l2=l2), None
     return (
         losses,
         finish(a, x, of_x, None, samples.ties, l2=l2),
         finish(b, samples.rows, None, of_z, samples.ties, l2=l2),
-        odd,
     )
