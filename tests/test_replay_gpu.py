@@ -7,12 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rnc import rnc_loss
-
-pytest.importorskip("triton", reason="Triton is not installed")
-
-from rnc import loss_triton
-from rnc.kernels import replay
+from rnc import backends, replay, rnc_loss
 
 pytestmark = [
     pytest.mark.gpu,
@@ -23,7 +18,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def replays(monkeypatch: pytest.MonkeyPatch) -> Iterator[replay.Replays]:
     """None of another test's."""
-    monkeypatch.setattr(loss_triton, "_replays", made := replay.Replays())
+    monkeypatch.setattr("rnc.loss._replays", made := replay.Replays())
     yield made
     torch.cuda.synchronize()
 
@@ -32,9 +27,9 @@ def value_and_gradient(
     features: Tensor, targets: Tensor, **options: object
 ) -> tuple[Tensor, Tensor]:
     own = features.clone().requires_grad_()
-    loss = rnc_loss(own, targets, **options)  # type: ignore[arg-type]
-    (grad,) = torch.autograd.grad(loss.sum(), own)
-    return loss.detach(), grad
+    value = rnc_loss(own, targets, **options)  # type: ignore[arg-type]
+    (grad,) = torch.autograd.grad(value.sum(), own)
+    return value.detach(), grad
 
 
 def batches(many: int, n: int = 64, d: int = 16) -> list[tuple[Tensor, Tensor]]:
@@ -46,7 +41,16 @@ def batches(many: int, n: int = 64, d: int = 16) -> list[tuple[Tensor, Tensor]]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"similarity": "l1"}, {"similarity": "cosine"}, {"reduction": "none"}, {"chunk_size": 7}],
+    [
+        {},
+        {"similarity": "l1"},
+        {"similarity": "cosine"},
+        {"chunk_size": 7},
+        {"backend": "torch"},
+        {"backend": "torch", "chunk_size": 7},
+        {"positives": 5},
+        {"label_distance": "circular", "period": 7.0},
+    ],
     ids=str,
 )
 def test_replays_are_the_same_to_the_last_bit(
@@ -55,29 +59,39 @@ def test_replays_are_the_same_to_the_last_bit(
     given = batches(8)
     found = [value_and_gradient(*batch, **options) for batch in given]
     assert any(replays.graphs.values())
-    monkeypatch.setattr(loss_triton, "REPLAYED_PAIRS", 0)
+    monkeypatch.setattr(backends, "REPLAYED_PAIRS", 0)
     for batch, (loss, grad) in zip(given, found, strict=True):
         wanted, wanted_grad = value_and_gradient(*batch, **options)
         assert torch.equal(loss, wanted)
         assert torch.equal(grad, wanted_grad)
 
 
-def test_a_reference_gets_its_gradient(replays: replay.Replays) -> None:
-    for features, targets in batches(7):
-        anchors, others = (features[:20].clone().requires_grad_(), features[20:].requires_grad_())
-        fused, plain = (
-            torch.autograd.grad(
-                rnc_loss(anchors, targets[:20], reference=(others, targets[20:]), backend=backend),
-                (anchors, others),
-            )
-            for backend in ("triton", "torch")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_views_several_targets_and_dtypes(dtype: torch.dtype, replays: replay.Replays) -> None:
+    for i in range(7):
+        features = (torch.randn(20, 3, 8, device="cuda") * (1 + i)).to(dtype)
+        targets = torch.rand(20, 2, device="cuda")
+        value, grad = value_and_gradient(features, targets)
+        exact, exact_grad = value_and_gradient(features.double().cpu(), targets.cpu())
+        assert grad.dtype == dtype
+        torch.testing.assert_close(value.double().cpu(), exact, rtol=1e-5, atol=0)
+        torch.testing.assert_close(
+            grad.double().cpu(), exact_grad, rtol=1e-2, atol=1e-2 * float(exact_grad.abs().max())
         )
-        for grad, wanted in zip(fused, plain, strict=True):
-            torch.testing.assert_close(grad, wanted, rtol=1e-4, atol=1e-7)
     assert any(replays.graphs.values())
-    bad = targets.double().index_fill(0, torch.tensor([40], device="cuda"), torch.inf)
-    with pytest.raises(ValueError, match="targets"):
-        rnc_loss(anchors, targets[:20], reference=(others, bad[20:]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"missing": "skip"}, {"reduction": "none"}, {"similarity": lambda a, b: -torch.cdist(a, b)}],
+    ids=["missing", "none", "own"],
+)
+def test_what_may_differ_from_call_to_call_has_no_graph(
+    options: dict[str, object], replays: replay.Replays
+) -> None:
+    for batch in batches(6):
+        value_and_gradient(*batch, **options)
+    assert not replays.calls
 
 
 def test_two_losses_before_one_backward_pass() -> None:

@@ -69,6 +69,30 @@ def repeat_views(targets: Tensor, views: int) -> Tensor:
     return targets[:, None].expand(-1, views, -1).reshape(-1, targets.shape[1])
 
 
+def check_same_width(anchors: Rows, others: Rows) -> None:
+    """Raise if rows to be contrasted differ in width."""
+    for name, a, b in zip(Rows._fields, anchors, others, strict=True):
+        if a.shape[1] != b.shape[1]:
+            raise ValueError(
+                f"rnc_loss needs as many {name} per row in the reference as in the batch; got "
+                f"{b.shape[1]} and {a.shape[1]}."
+            )
+
+
+def check_enough(anchors: Rows, others: Rows, alone: bool, together: bool) -> None:
+    """Raise if there is nothing to contrast: of the rows alone, of a reference, of no process."""
+    if alone and others.features.shape[0] < 2:
+        raise ValueError(
+            "rnc_loss needs at least two rows (samples x views) to contrast; got "
+            f"{others.features.shape[0]}. Use a larger batch, more views or drop_last=True."
+        )
+    if not together and 0 in (anchors.features.shape[0], others.features.shape[0]):
+        raise ValueError(
+            "rnc_loss needs at least one anchor and one reference row; got "
+            f"{anchors.features.shape[0]} and {others.features.shape[0]}."
+        )
+
+
 def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: str) -> None:
     """Raise if a value is NaN or infinite, with how many samples have one and which.
 

@@ -9,22 +9,19 @@ This file is the door: it checks a batch, brings it into rows and hands it to `r
 `rank` sorts the samples of each anchor by label and `contrast` evaluates the equation.
 """
 
-import functools
-import importlib.util
 from collections.abc import Callable
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rnc.batch import Missing, Rows, as_rows, check_finite
+from rnc.backends import is_replayable, runs_fused
+from rnc.batch import Missing, Rows, as_rows, check_enough, check_finite, check_same_width
 from rnc.distributed import gather_rows, global_ratio, world_size
-from rnc.pairwise import Pairwise, resolve_label_distance, resolve_similarity
+from rnc.options import Backend, Options, Reduction
+from rnc.pairwise import Pairwise
 from rnc.ranking import contrast, rank
-
-Reduction = Literal["mean", "none"]
-Backend = Literal["auto", "torch", "triton"]
+from rnc.replay import Loss, Replays
 
 
 def rnc_loss(
@@ -83,64 +80,29 @@ def rnc_loss(
     >>> rnc_loss(in_order, ages) < rnc_loss(shuffled, ages)
     tensor(True)
     """
-    _check_options(temperature, positives, missing, tie_tolerance, chunk_size, reduction, backend)
-    distance = resolve_label_distance(label_distance, period)
-    sim = resolve_similarity(similarity)
-    fused = _runs_fused(
-        backend, features, targets, label_distance, similarity, positives, tie_tolerance
+    options = Options(
+        temperature,
+        label_distance,
+        similarity,
+        period,
+        positives,
+        missing,
+        tie_tolerance,
+        chunk_size,
+        reduction,
+        gather,
+        backend,
+        validate,
     )
-    # The fused loss looks for numbers that are none where it reads them anyway.
-    late = fused and validate and missing == "raise"
-    anchors, kept = _rows(features, targets, missing, validate and not late, "rnc_loss")
-    others, own_column = anchors, 0
-    if reference is not None:
-        others, _ = _rows(*reference, missing, validate and not late, "rnc_loss's reference")
-        _check_same_width(anchors, others)
-    together = gather and world_size() > 1
-    if together:
-        all_features, all_targets, own_column = gather_rows(*others)
-        others = Rows(all_features, all_targets)
-    if missing == "raise":
-        _check_enough(anchors, others, reference is None, together)
-
-    def anchor_losses(start: int, features: Tensor, targets: Tensor) -> Tensor:
-        labels, label_of = _distinct(targets, look=isinstance(label_distance, str))
-        distances = _checked(distance(labels, others.targets), labels, others, "label_distance")
-        ranking = rank(distances, tie_tolerance)
-        similarities = _checked(sim(features, others.features), features, others, "similarity")
-        own = None
-        if reference is None:
-            own = torch.arange(len(features), device=features.device) + (own_column + start)
-        return contrast(similarities, ranking, temperature, label_of, own, positives, tie_tolerance)
-
-    n = anchors.features.shape[0]
-    with torch.autocast(features.device.type, enabled=False):
-        if fused and n and others.features.shape[0]:
-            from rnc.loss_triton import Problem, fused_contrast
-
-            assert isinstance(similarity, str)
-            labels, other_labels = (rows.targets[:, 0].contiguous() for rows in (anchors, others))
-            column = own_column if reference is None else None
-            problem = Problem(labels, other_labels, column, temperature, similarity, chunk_size)
-            other_features = None if others is anchors else others.features
-            divisor = None if reduction == "none" else 1 if together else n
-
-            def refuse() -> None:
-                for given in ((features, targets), *([] if reference is None else [reference])):
-                    check_finite(*given, missing, "rnc_loss")
-
-            losses = fused_contrast(
-                anchors.features, other_features, problem, divisor, refuse if late else None
-            )
-        else:
-            losses = _in_chunks(anchor_losses, anchors, chunk_size).to(anchors.features.dtype)
-            if reduction == "mean":
-                losses = losses.sum() if together else losses.sum() / max(1, n)
-        if reduction == "mean":
-            return global_ratio(losses, n) if together else losses
-    if kept is not None:
-        losses = losses.new_zeros(kept.shape).masked_scatter(kept, losses)
-    return losses.reshape(features.shape[:-1])
+    if reference is not None or not is_replayable(features, targets, options):
+        return _loss(features, targets, reference, options)
+    graph = _replays.find(_without_a_look, options, features, targets, look=validate)
+    if graph is None:
+        return _loss(features, targets, None, options)
+    loss, is_odd = graph(features, targets)
+    if is_odd:
+        check_finite(features, targets, missing, "rnc_loss")
+    return loss
 
 
 class RnCLoss(nn.Module):
@@ -168,11 +130,6 @@ class RnCLoss(nn.Module):
         validate: bool = True,
     ) -> None:
         super().__init__()
-        _check_options(
-            temperature, positives, missing, tie_tolerance, chunk_size, reduction, backend
-        )
-        resolve_label_distance(label_distance, period)
-        resolve_similarity(similarity)
         self.temperature = temperature
         self.label_distance = label_distance
         self.similarity = similarity
@@ -185,28 +142,18 @@ class RnCLoss(nn.Module):
         self.gather = gather
         self.backend = backend
         self.validate = validate
+        self.options.check()
+
+    @property
+    def options(self) -> Options:
+        """All of them."""
+        return Options(*(getattr(self, name) for name in Options._fields))
 
     def forward(
         self, features: Tensor, targets: Tensor, reference: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
         """The loss of a batch, optionally against a reference set."""
-        return rnc_loss(
-            features,
-            targets,
-            temperature=self.temperature,
-            label_distance=self.label_distance,
-            similarity=self.similarity,
-            period=self.period,
-            positives=self.positives,
-            reference=reference,
-            missing=self.missing,
-            tie_tolerance=self.tie_tolerance,
-            chunk_size=self.chunk_size,
-            reduction=self.reduction,
-            gather=self.gather,
-            backend=self.backend,
-            validate=self.validate,
-        )
+        return rnc_loss(features, targets, reference=reference, **self.options._asdict())
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
@@ -217,6 +164,86 @@ class RnCLoss(nn.Module):
 
 
 # ---------------------------------------------------------------------------------- its plumbing
+
+_replays = Replays()
+
+
+def _without_a_look(options: Options) -> Loss:
+    options = options._replace(validate=False)
+    return lambda features, targets: _loss(features, targets, None, options)
+
+
+def _loss(
+    features: Tensor,
+    targets: Tensor,
+    reference: tuple[Tensor, Tensor] | None,
+    options: Options,
+) -> Tensor:
+    """The loss as it comes, without a graph."""
+    distance, sim = options.check()
+    fused = runs_fused(features, targets, options)
+    missing, reduction = options.missing, options.reduction
+    temperature, tolerance = options.temperature, options.tie_tolerance
+    # The fused loss looks for numbers that are none where it reads them anyway.
+    late = fused and options.validate and missing == "raise"
+    anchors, kept = _rows(features, targets, missing, options.validate and not late, "rnc_loss")
+    others, own_column = anchors, 0
+    if reference is not None:
+        others, _ = _rows(
+            *reference, missing, options.validate and not late, "rnc_loss's reference"
+        )
+        check_same_width(anchors, others)
+    together = options.gather and world_size() > 1
+    if together:
+        all_features, all_targets, own_column = gather_rows(*others)
+        others = Rows(all_features, all_targets)
+    if missing == "raise":
+        check_enough(anchors, others, reference is None, together)
+
+    def anchor_losses(start: int, features: Tensor, targets: Tensor) -> Tensor:
+        labels, label_of = _distinct(targets, look=isinstance(options.label_distance, str))
+        distances = _checked(distance(labels, others.targets), labels, others, "label_distance")
+        ranking = rank(distances, tolerance)
+        similarities = _checked(sim(features, others.features), features, others, "similarity")
+        own = None
+        if reference is None:
+            own = torch.arange(len(features), device=features.device) + (own_column + start)
+        return contrast(
+            similarities, ranking, temperature, label_of, own, options.positives, tolerance
+        )
+
+    n = anchors.features.shape[0]
+    with torch.autocast(features.device.type, enabled=False):
+        if fused and n and others.features.shape[0]:
+            from rnc.loss_triton import Problem, fused_contrast
+
+            assert isinstance(options.similarity, str)
+            labels, other_labels = (rows.targets[:, 0].contiguous() for rows in (anchors, others))
+            column = own_column if reference is None else None
+            problem = Problem(
+                labels, other_labels, column, temperature, options.similarity, options.chunk_size
+            )
+            other_features = None if others is anchors else others.features
+            divisor = None if reduction == "none" else 1 if together else n
+
+            def refuse() -> None:
+                for given in ((features, targets), *([] if reference is None else [reference])):
+                    check_finite(*given, missing, "rnc_loss")
+
+            losses = fused_contrast(
+                anchors.features, other_features, problem, divisor, refuse if late else None
+            )
+        else:
+            losses = _in_chunks(anchor_losses, anchors, options.chunk_size).to(
+                anchors.features.dtype
+            )
+            if reduction == "mean":
+                losses = losses.sum() if together else losses.sum() / max(1, n)
+        if reduction == "mean":
+            return global_ratio(losses, n) if together else losses
+    if kept is not None:
+        losses = losses.new_zeros(kept.shape).masked_scatter(kept, losses)
+    return losses.reshape(features.shape[:-1])
 
 
 def _rows(
@@ -263,102 +290,6 @@ def _distinct(targets: Tensor, *, look: bool) -> tuple[Tensor, Tensor | None]:
     else:
         distinct, label_of = torch.unique(targets, dim=0, return_inverse=True)
     return (targets, None) if len(distinct) == len(targets) else (distinct, label_of)
-
-
-def _runs_fused(
-    backend: str,
-    features: Tensor,
-    targets: Tensor,
-    label_distance: str | Pairwise,
-    similarity: str | Pairwise,
-    positives: int | None,
-    tie_tolerance: float,
-) -> bool:
-    """Whether `rnc.loss_triton` computes this loss; raises if it was asked for and cannot."""
-    if backend == "torch" or (backend == "auto" and not features.is_cuda):
-        return False
-    reason = None
-    if not _has_triton():
-        reason = "Triton is not installed"
-    elif torch.compiler.is_compiling():
-        reason = "torch.compile does not trace it; call the loss outside of the compiled part"
-    elif targets.dim() == 2 and targets.shape[1] != 1:
-        reason = f"it takes one target per sample, got {targets.shape[1]}"
-    elif label_distance not in ("l1", "l2"):
-        reason = f"it ranks by label_distance 'l1' or 'l2', got {label_distance!r}"
-    elif similarity not in ("l2", "l1", "cosine"):
-        reason = f"it takes similarity 'l2', 'l1' or 'cosine', got {similarity!r}"
-    elif positives is not None:
-        reason = f"it contrasts all samples, got positives={positives}"
-    elif tie_tolerance:
-        reason = f"its ties are exact, got tie_tolerance={tie_tolerance}"
-    elif features.dtype == torch.float64:
-        reason = "it takes float32 or half precision features, got float64"
-    elif not features.is_cuda:
-        from rnc.kernels.contrast import is_interpreted
-
-        if not is_interpreted():
-            reason = f"it needs a GPU, got features on {features.device}"
-    if reason is not None and backend == "triton":
-        raise ValueError(
-            f"backend='triton' cannot run here: {reason}. backend='auto' takes what can."
-        )
-    return reason is None
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
-# ------------------------------------------------------------------------------------ its checks
-
-
-def _check_options(
-    temperature: float,
-    positives: int | None,
-    missing: str,
-    tie_tolerance: float,
-    chunk_size: int | None,
-    reduction: str,
-    backend: str,
-) -> None:
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be a positive number; got {temperature}.")
-    if not 0 <= tie_tolerance < float("inf"):
-        raise ValueError(f"tie_tolerance must be a number >= 0; got {tie_tolerance}.")
-    for name, count in (("positives", positives), ("chunk_size", chunk_size)):
-        if count is not None and (not isinstance(count, int) or count < 1):
-            raise ValueError(f"{name} must be a whole number >= 1, or None; got {count!r}.")
-    for name, value, known in (
-        ("missing", missing, get_args(Missing)),
-        ("reduction", reduction, get_args(Reduction)),
-        ("backend", backend, get_args(Backend)),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-
-
-def _check_same_width(anchors: Rows, others: Rows) -> None:
-    for name, a, b in zip(Rows._fields, anchors, others, strict=True):
-        if a.shape[1] != b.shape[1]:
-            raise ValueError(
-                f"rnc_loss needs as many {name} per row in the reference as in the batch; got "
-                f"{b.shape[1]} and {a.shape[1]}."
-            )
-
-
-def _check_enough(anchors: Rows, others: Rows, alone: bool, together: bool) -> None:
-    if alone and others.features.shape[0] < 2:
-        raise ValueError(
-            "rnc_loss needs at least two rows (samples x views) to contrast; got "
-            f"{others.features.shape[0]}. Use a larger batch, more views or drop_last=True."
-        )
-    if not together and 0 in (anchors.features.shape[0], others.features.shape[0]):
-        raise ValueError(
-            "rnc_loss needs at least one anchor and one reference row; got "
-            f"{anchors.features.shape[0]} and {others.features.shape[0]}."
-        )
 
 
 def _checked(pairs: Tensor, features: Tensor, others: Rows, argument: str) -> Tensor:

@@ -20,14 +20,12 @@ from torch import Tensor
 
 from rnc.kernels.contrast import contrast
 from rnc.kernels.l1 import l1_gradient, l1_similarities
-from rnc.kernels.replay import Replays, Tell, Tensors, once
 from rnc.kernels.rows import Products, finish, prepare
 from rnc.pairwise import unit_rows
+from rnc.ranking import refuse_second_derivative
 
 PAIRS = 2**26
 """Pairs held at a time, at 36 bytes each."""
-REPLAYED_PAIRS = 2**20
-"""Up to here a GPU is faster than the launches, and a CUDA graph holds them; 0 for none."""
 
 
 class Problem(NamedTuple):
@@ -68,9 +66,6 @@ def fused_contrast(
     return losses
 
 
-_replays = Replays()
-
-
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -83,32 +78,13 @@ class _Fused(torch.autograd.Function):
     ) -> Tensor:
         ctx.problem, ctx.divisor = problem, divisor
         wanted = divisor is not None and any(ctx.needs_input_grad[:2])
-
-        def work(
-            a: Tensor, b: Tensor | None, labels: Tensor, others: Tensor | None, tell: Tell
-        ) -> Tensors:
-            others = labels if others is None else others
-            same = problem._replace(labels=labels, other_labels=others)
-            losses, *grads = _contrast(a, b, same, divisor or 1, None, wanted, tell)
-            return (losses.float() if divisor is None else losses.sum(dtype=torch.float32)), *grads
-
-        inputs = (a, b, problem.labels, None if b is None else problem.other_labels)
-        if a.is_cuda and len(a) * len(problem.other_labels) <= REPLAYED_PAIRS:
-            settings = (*problem[2:], divisor, wanted)
-            loss, *grads = _replays(work, inputs, settings, refuse)
-        else:
-            loss, *grads = once(work, inputs, refuse)
-        assert loss is not None
+        losses, *grads = _contrast(a, b, problem, divisor or 1, None, wanted, refuse)
         ctx.save_for_backward(*((a, b) if divisor is None else grads))
-        return loss
+        return losses.float() if divisor is None else losses.sum(dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
-                "Leave out create_graph=True, or keep this loss out of the penalised gradient."
-            )
+        refuse_second_derivative()
         first, second = ctx.saved_tensors
         if ctx.divisor is None:
             _, *grads = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
@@ -123,19 +99,17 @@ def _contrast(
     divisor: int,
     weights: Tensor | None,
     wanted: bool,
-    tell: Tell | None = None,
+    refuse: Callable[[], None] | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i].
-
-    tell gets a tensor that is not 0 if a feature or a label is no finite number.
-    """
+    """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
     shift = None
     if l2 := problem.similarity == "l2":
         shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
     samples = prepare(a if b is None else b, problem.other_labels, shift, sort=True)
     anchors = samples if b is None else prepare(a, problem.labels, shift, sort=False)
-    if tell is not None:  # a look this early is cheap: what follows is still to be launched
-        tell(samples.odd if b is None else samples.odd + anchors.odd)
+    # A look this early is cheap: what follows is still to be launched.
+    if refuse is not None and (samples.odd.item() or (b is not None and anchors.odd.item())):
+        refuse()
     x, z = anchors.rows, samples.sorted_rows
     n, m = len(x), len(z)
     block = max(1, min(n, problem.chunk_size or n, PAIRS // m))

@@ -139,13 +139,18 @@ class _Contrast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError(
-                "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
-                "Leave out create_graph=True, or keep this loss out of the penalised gradient."
-            )
+        refuse_second_derivative()
         (grad,) = ctx.saved_tensors
         return (upstream / ctx.temperature)[:, None] * grad, None, None, None, None, None, None
+
+
+def refuse_second_derivative() -> None:
+    """Raise in a backward pass that is itself to be differentiated."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError(
+            "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
+            "Leave out create_graph=True, or keep this loss out of the penalised gradient."
+        )
 
 
 def _is_narrow(logits: Tensor) -> bool:

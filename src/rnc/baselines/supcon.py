@@ -15,7 +15,7 @@ from torch import Tensor
 from rnc.baselines.labels import check_labels, to_classes
 from rnc.batch import Rows, as_rows
 from rnc.distributed import gather_rows, global_mean, world_size
-from rnc.loss import Reduction
+from rnc.options import Reduction
 from rnc.pairwise import Pairwise, l1_distance
 
 __all__ = ["class_contrast", "supcon_loss", "to_classes"]

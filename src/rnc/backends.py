@@ -1,0 +1,69 @@
+"""Which way a loss is computed: plain, fused on a GPU, and either as a CUDA graph."""
+
+import functools
+import importlib.util
+
+import torch
+from torch import Tensor
+
+from rnc.distributed import world_size
+from rnc.options import Options
+
+REPLAYED_PAIRS = 2**20
+"""Up to here a GPU is faster than the launches, and a CUDA graph holds them; 0 for none."""
+
+
+def is_replayable(features: Tensor, targets: Tensor, options: Options) -> bool:
+    """Whether a loss of this kind launches the same kernels each time, and few pairs."""
+    return (
+        not torch.compiler.is_compiling()
+        and features.is_cuda
+        and targets.is_cuda
+        and features.dim() > 1
+        and (features.shape[0] * features.shape[1:-1].numel()) ** 2 <= REPLAYED_PAIRS
+        and options.missing == "raise"
+        and options.reduction == "mean"
+        and isinstance(options.temperature, int | float)
+        and isinstance(options.label_distance, str)
+        and isinstance(options.similarity, str)
+        and not (options.gather and world_size() > 1)
+        and not torch.cuda.is_current_stream_capturing()
+    )
+
+
+def runs_fused(features: Tensor, targets: Tensor, options: Options) -> bool:
+    """Whether `rnc.loss_triton` computes this loss; raises if it was asked for and cannot."""
+    if options.backend == "torch" or (options.backend == "auto" and not features.is_cuda):
+        return False
+    reason = None
+    if not _has_triton():
+        reason = "Triton is not installed"
+    elif torch.compiler.is_compiling():
+        reason = "torch.compile does not trace it; call the loss outside of the compiled part"
+    elif targets.dim() == 2 and targets.shape[1] != 1:
+        reason = f"it takes one target per sample, got {targets.shape[1]}"
+    elif options.label_distance not in ("l1", "l2"):
+        reason = f"it ranks by label_distance 'l1' or 'l2', got {options.label_distance!r}"
+    elif options.similarity not in ("l2", "l1", "cosine"):
+        reason = f"it takes similarity 'l2', 'l1' or 'cosine', got {options.similarity!r}"
+    elif options.positives is not None:
+        reason = f"it contrasts all samples, got positives={options.positives}"
+    elif options.tie_tolerance:
+        reason = f"its ties are exact, got tie_tolerance={options.tie_tolerance}"
+    elif features.dtype == torch.float64:
+        reason = "it takes float32 or half precision features, got float64"
+    elif not features.is_cuda:
+        from rnc.kernels.contrast import is_interpreted
+
+        if not is_interpreted():
+            reason = f"it needs a GPU, got features on {features.device}"
+    if reason is not None and options.backend == "triton":
+        raise ValueError(
+            f"backend='triton' cannot run here: {reason}. backend='auto' takes what can."
+        )
+    return reason is None
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
