@@ -4,6 +4,7 @@
     rnc      the RnC loss, two views
     supcon   objective supcon, with its projection head, two views
     l1       end to end, one view, against its own limit
+    head     a head by SGD on the frozen encoder, batches of 64, fresh augmentation
 
 12,208 random images, as many as AgeDB has for training, batches of 256, resnet18, bf16.
 
@@ -30,11 +31,11 @@ from rnc.training.batches import Batches, Picked
 from rnc.training.graphs import GraphedStep
 from rnc.training.loop import Stage, make_fabric, run_stage
 from rnc.training.objectives import Objective, encoder_objective, head_objective
-from rnc.training.recipes import build_regressor
+from rnc.training.recipes import build_regressor, train
 from rnc.training.speed import tf32
 
 IMAGES, BATCH = 12_208, 256
-METHODS = ("network", "rnc", "supcon", "network, one view", "l1")
+METHODS = ("network", "rnc", "supcon", "network, one view", "l1", "head")
 
 
 def make_table(size: int) -> Table:
@@ -102,6 +103,16 @@ def network_seconds(model: Regressor, size: int, views: int, epochs: int) -> flo
     return statistics.median(times[1:])
 
 
+def head_seconds(model: Regressor, table: Table, config: FitConfig, epochs: int) -> float:
+    """An epoch of a head, after an encoder that was compiled for training."""
+    config = dataclasses.replace(
+        config, epochs=1, compile="on", head_solver="sgd", head_epochs=epochs
+    )
+    seconds = [record.seconds for record in train(model, table, config) if record.stage == "head"]
+    print(f"the head's first epoch, with compiling: {seconds[0]:.1f} s")
+    return statistics.median(seconds[1:])
+
+
 def measure(size: int, methods: list[str], epochs: int) -> Iterator[tuple[str, float]]:
     """Median seconds of an epoch after the first, for every contestant."""
     table = make_table(size)
@@ -111,6 +122,9 @@ def measure(size: int, methods: list[str], epochs: int) -> Iterator[tuple[str, f
         model.encoder.to(memory_format=torch.channels_last)
         if name.startswith("network"):
             yield name, network_seconds(model, size, 2 if name == "network" else 1, epochs)
+            continue
+        if name == "head":
+            yield name, head_seconds(model, table, config, epochs)
             continue
         fabric = make_fabric(config)
         batches = Batches(table, model, device=fabric.device, channels_last=True)

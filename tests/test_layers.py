@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
     ["batch", "config", "distributed", "files", "kernels", "metrics", "pairwise", "ranking"],
-    ["loss", "loss_triton", "theory"],
+    ["backends", "loss", "loss_triton", "options", "replay", "theory"],
     ["heads", "baselines", "encoders", "augment"],
     ["model", "data"],
     ["training"],

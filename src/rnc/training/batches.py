@@ -281,9 +281,9 @@ class EncodedBatches:
         mine = [picked.rows[self.batches.share_of(len(picked.rows))] for picked in several]
         raw = [picked.raw for picked in several if picked.raw is not None]
         draws = [picked.draws for picked in several if picked.draws is not None]
-        # Augmentation is compiled for one number of samples.
-        eager = torch.compiler.set_stance("force_eager")
-        with contextlib.nullcontext() if usual else eager, torch.no_grad():
+        # Augmentation is compiled for one number of samples. A stance is taken when it is made.
+        how = contextlib.nullcontext() if usual else torch.compiler.set_stance("force_eager")
+        with how, torch.no_grad():
             views = self.batches.views(
                 torch.cat(mine),
                 torch.cat(raw) if raw else None,
