@@ -1,5 +1,6 @@
 """What the stages minimise, and the batches that they see."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -233,7 +234,7 @@ def test_a_frozen_encoder_sees_many_batches_at_once(world_size: int) -> None:
 
     batches = served(model, table, rank=world_size - 1, world_size=world_size)
     batches.weights = torch.rand(len(batches))
-    encoded = EncodedBatches(batches, encode)
+    encoded = EncodedBatches(batches, encode, compiled=False)
     options: dict[str, Any] = {"batch_size": 64, "views": 1, "drop_last": False}
     pairs = list(
         zip(encoded.epoch("head", 1, **options), batches.epoch("head", 1, **options), strict=True)
@@ -247,6 +248,28 @@ def test_a_frozen_encoder_sees_many_batches_at_once(world_size: int) -> None:
         assert torch.equal(got.targets, batch.targets)
         assert torch.equal(got.all_targets, batch.all_targets)
         assert torch.equal(got.weights, batch.weights)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_only_the_usual_number_of_samples_is_compiled_for_a_head(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counted(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., Any]:
+        counts.append(1)
+        return graph.forward
+
+    monkeypatch.setattr("rnc.training.batches.ENCODED", 64)
+    counts: list[int] = []
+    table = whole(columns())
+    model = build_regressor(table, quick())
+    batches = served(model, table)
+    batches._views = torch.compile(batches._views, backend=counted, dynamic=False)
+    encoded = EncodedBatches(batches, model.features, compiled=compiled)
+    list(encoded.epoch("head", 1, batch_size=64, views=1, drop_last=False))
+    assert bool(counts) == compiled
+    counts.clear()
+    torch.compile(lambda x: x + 1, backend=counted)(torch.ones(2))
+    assert counts, "what comes later is not compiled any more"
 
 
 # ------------------------------------------------------------------- what a GPU asks for

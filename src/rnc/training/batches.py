@@ -121,13 +121,15 @@ class Batches:
         self._views: Callable[[Tensor, Augment, Tensor], Tensor] = (
             _channels_last_views if channels_last else views_from
         )
+        self.is_compiled = False
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def compile(self) -> None:
         """Make views by compiled code from now on."""
-        self._views = torch.compile(self._views, dynamic=False)
+        if not self.is_compiled:
+            self._views, self.is_compiled = torch.compile(self._views, dynamic=False), True
 
     def epoch(
         self,
@@ -238,10 +240,14 @@ class EncodedBatches:
     Args:
         batches: what to encode.
         encode: (n, ...) -> (n, d), without gradient.
+        compiled: let compiled batches make views by code compiled for this many.
     """
 
-    def __init__(self, batches: Batches, encode: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self, batches: Batches, encode: Callable[[Tensor], Tensor], *, compiled: bool
+    ) -> None:
         self.batches, self.encode, self.seed = batches, encode, batches.seed
+        self.compiled = compiled
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -281,8 +287,9 @@ class EncodedBatches:
         mine = [picked.rows[self.batches.share_of(len(picked.rows))] for picked in several]
         raw = [picked.raw for picked in several if picked.raw is not None]
         draws = [picked.draws for picked in several if picked.draws is not None]
-        # Augmentation is compiled for one number of samples. A stance is taken when it is made.
-        how = contextlib.nullcontext() if usual else torch.compiler.set_stance("force_eager")
+        # Views are compiled for one number of samples. A stance is taken when it is made.
+        as_compiled = self.compiled and usual
+        how = contextlib.nullcontext() if as_compiled else torch.compiler.set_stance("force_eager")
         with how, torch.no_grad():
             views = self.batches.views(
                 torch.cat(mine),

@@ -10,12 +10,16 @@ from rnc.config import FitConfig
 from rnc.model import Regressor
 from rnc.training.loop import Stage
 
-WORTH_COMPILING = 2e6
-"""Images of 224 pixels a side, or as much, after which compiled code has won back its minute."""
+WORTH_COMPILING = 7e5
+"""Images of 224 pixels a side, or as much, after which compiled code has won back its minute.
+
+On an H200 resnet18 was compiled in 40 s, and an epoch of 24,416 views of 96 pixels then took 0.42 s
+instead of 0.68 s.
+"""
 
 
 def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int) -> bool:
-    """Whether to compile the encoder and the augmentation for a stage that trains an encoder."""
+    """Whether to compile augmentation for a stage and, where it is trained, the encoder."""
     if config.compile != "auto":
         return config.compile == "on"
     if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):

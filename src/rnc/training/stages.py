@@ -143,14 +143,15 @@ class Job:
         stage: Stage,
         objective: Objective,
         validate: Callable[[], float] | None,
-        encoded: EncodedBatches | None = None,
+        frozen: bool = False,
         start: Record | None = None,
     ) -> Iterator[Record]:
-        compiled = encoded is None and is_compiled(
-            self.config, self.model, stage, len(self.batches)
-        )
+        compiled = is_compiled(self.config, self.model, stage, len(self.batches))
         if compiled:
             self.batches.compile()
+        encoded = None
+        if frozen:
+            encoded = EncodedBatches(self.batches, self._encode_frozen, compiled=compiled)
         return run_stage(
             self.fabric,
             self.model,
@@ -161,7 +162,7 @@ class Job:
             watch=self._watch,
             start=start,
             checkpoint=self._file("last.safetensors"),
-            compiled=compiled,
+            compiled=compiled and not frozen,
             graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
             scaled=self.config.precision == "16",
         )
@@ -270,9 +271,8 @@ class Job:
             return self.fabric.broadcast(error)
 
         self.model.encoder.eval()
-        encoded = EncodedBatches(self.batches, self._encode_frozen)
         head = Supervised(nn.Identity(), self.model.head, weighted=weighted, gather=self.many)
-        yield from self._run(stage, head, validate, encoded)
+        yield from self._run(stage, head, validate, frozen=True)
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
         with self.fabric.autocast():
