@@ -66,6 +66,19 @@ def test_replays_are_the_same_to_the_last_bit(
         assert torch.equal(grad, wanted_grad)
 
 
+def test_small_gradients_of_half_precision_are_scaled_before_they_vanish(
+    replays: replay.Replays,
+) -> None:
+    features, targets = batches(1)[0]
+    features = features.half().requires_grad_()
+    for _ in range(7):
+        (grad,) = torch.autograd.grad(2.0**16 * 1e-6 * rnc_loss(features, targets), features)
+    assert any(replays.graphs.values())
+    wide = features.detach().float().requires_grad_()
+    (wanted,) = torch.autograd.grad(2.0**16 * 1e-6 * rnc_loss(wide, targets), wide)
+    assert torch.equal(grad, wanted.half())
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_views_several_targets_and_dtypes(dtype: torch.dtype, replays: replay.Replays) -> None:
     for i in range(7):

@@ -117,7 +117,9 @@ class Graph:
         with torch.inference_mode(False), torch.set_grad_enabled(wanted):
             self.total = torch.empty((), dtype=torch.float64, pin_memory=True)
             with torch.cuda.stream(turns.stream):
-                self.features = features.detach().clone().requires_grad_(wanted)
+                # A gradient in half precision might vanish before a scaler makes it larger.
+                dtype = torch.promote_types(features.dtype, torch.float32)
+                self.features = features.detach().to(dtype, copy=True).requires_grad_(wanted)
                 self.targets = targets.detach().clone()
                 work()  # what libraries set up for a stream stays out of the graph
             with torch.cuda.graph(
@@ -153,10 +155,11 @@ class _Replayed(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, targets: Tensor, graph: Graph) -> Tensor:
         loss, grad = graph.replay(features, targets)
         ctx.save_for_backward(grad)
+        ctx.dtype = features.dtype
         return loss
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
         (grad,) = ctx.saved_tensors
-        return grad * upstream, None, None
+        return (grad * upstream).to(ctx.dtype), None, None
