@@ -113,8 +113,8 @@ class Graph:
             grad = torch.autograd.grad(value, self.features)[0] if wanted else None
             return value.detach(), grad
 
-        turns.stream.wait_stream(torch.cuda.current_stream())
-        with torch.inference_mode(False), torch.set_grad_enabled(wanted):
+        with turns.lock, torch.inference_mode(False), torch.set_grad_enabled(wanted):
+            torch.cuda.synchronize()
             self.total = torch.empty((), dtype=torch.float64, pin_memory=True)
             with torch.cuda.stream(turns.stream):
                 # A gradient in half precision might vanish before a scaler makes it larger.
