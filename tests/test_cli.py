@@ -156,6 +156,10 @@ def test_a_folder_with_a_run_or_with_other_files_is_not_touched(
     code, text = run(*command, "--resume", "--temperature", "1")
     assert code == 2
     assert "started with other options (temperature: 2.0 then, 1.0 now)" in text
+    config = json.loads((out / "config.json").read_text())
+    del config["fit"]["crop_scale"]  # as an older version would have written it
+    (out / "config.json").write_text(json.dumps(config))
+    assert run(*command, "--resume")[0] == 0
     assert run(*command, "--overwrite")[0] == 0
 
     other = tmp_path / "thesis"

@@ -187,11 +187,12 @@ def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
 def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:
     """Raise unless the folder may take this run; nothing but an old run is ever deleted."""
     if resume:
-        before = read_config(out).get("fit", {})
+        # A field that the run's version did not have yet was as it is by default.
+        before = FitConfig.from_json(read_config(out).get("fit", {})).to_json()
         changed = {
-            name: (before.get(name), value)
+            name: (before[name], value)
             for name, value in config.to_json().items()
-            if before.get(name) != value and name not in SPEED_ONLY
+            if before[name] != value and name not in SPEED_ONLY
         }
         if changed:
             listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
