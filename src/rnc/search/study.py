@@ -89,7 +89,7 @@ def search(
     with _storage_errors(url), _storage(url, heartbeat) as database:
         opened = _open_study(database, written["study"], setup)
         opened.pruner = _pruner(base.resolve())
-        worker = _Worker(opened, without_test(table), base, out, space, show)
+        worker = _Worker(opened, database, without_test(table), base, out, space, show)
         worker.repeatable = storage is None
         # Errors of other schemes say nothing about those of one that is still to come.
         worker.prunes = prune and base.scheme != "auto" and "scheme" not in space
@@ -105,16 +105,19 @@ class _Worker:
     def __init__(
         self,
         study: optuna.Study,
+        database: optuna.storages.RDBStorage,
         table: Table,
         base: FitConfig,
         out: Path,
         space: Space,
         show: Show,
     ) -> None:
-        self.study, self.table, self.base, self.out = study, table, base, out
+        self.study, self.database = study, database
+        self.table, self.base, self.out = table, base, out
         self.space, self.show = space, show
         self.prunes = self.repeatable = True
         self.current, self.taken = -1, False  # number of the trial; whether another worker has it
+        self.seen: set[int] = set()  # running trials of other workers
 
     def run(self, trials: int, heartbeat: int) -> Iterator[Trial]:
         """Trials until the study has enough, those of other workers included."""
@@ -123,8 +126,7 @@ class _Worker:
         limit = min(trials, math.prod(map(len, choices))) if is_grid else trials
         self.write()
         while True:
-            with _quietly():
-                optuna.storages.fail_stale_trials(self.study)
+            self._give_back_silent()
             ended, running, waiting = self._counts()
             if ended >= limit:
                 break
@@ -134,6 +136,20 @@ class _Worker:
                 self.show(ended, limit, f"waiting for {running} trials of other workers")
                 time.sleep(min(heartbeat, 5))
         self.write()
+
+    def _give_back_silent(self) -> None:
+        """Give back the trials whose workers are silent.
+
+        A worker may have died before its first sign of life, which Optuna then waits for for ever.
+        So a trial that runs gets one from whoever sees it first.
+        """
+        with _quietly():
+            optuna.storages.fail_stale_trials(self.study)
+        running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        for trial in running:
+            if trial._trial_id not in self.seen:
+                self.database.record_heartbeat(trial._trial_id)
+        self.seen = {trial._trial_id for trial in running}
 
     def _counts(self) -> tuple[int, int, int]:
         """Trials that ended for good, that run, and that wait to be done again."""
