@@ -6,19 +6,24 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
+from itertools import islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from lightning.fabric import Fabric
+from lightning.fabric.plugins import MixedPrecision
 from torch import Tensor, nn
 
 from rnc.files import read_tensors, write_tensors
 from rnc.training.batches import Batch, Batches
+from rnc.training.loop import Record
 from rnc.training.optim import make_optimizer, pack_state, unpack_state
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, normalised, quick, same, unnormalised
@@ -250,3 +255,29 @@ def test_processes_see_the_parts_of_what_one_would_see(world_size: int, views: i
         assert torch.equal(torch.cat([share.views for share in shares]), whole.views)
         assert torch.equal(torch.cat([share.targets for share in shares]), whole.targets)
         assert all(torch.equal(share.all_targets, whole.targets) for share in shares)
+
+
+def test_the_scale_of_sixteen_bit_gradients_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a CPU Fabric would take bfloat16, which needs no scale, so it is given what a GPU gets."""
+
+    def fabric(**options: Any) -> Fabric:
+        options["precision"] = None
+        scales.append(MixedPrecision("16-mixed", "cpu"))
+        return Fabric(**options, plugins=scales[-1])
+
+    def fit(folder: Path, epochs: int) -> list[Record]:
+        model = build_regressor(columns(), config, normalised())
+        with closing(cast("Generator[Record]", train(model, columns(), config, folder))) as records:
+            return [replace(record, seconds=0.0) for record in islice(records, epochs)]
+
+    scales: list[MixedPrecision] = []
+    monkeypatch.setattr("rnc.training.loop.Fabric", fabric)
+    config = quick(precision="16", epochs=4, scheme="end2end", optimizer="sgd", lr=0.05)
+    whole = fit(tmp_path / "whole", 4)
+    fit(tmp_path / "parts", 2)
+    assert fit(tmp_path / "parts", 4) == whole
+    first, *others = (scale.state_dict()["scale"] for scale in scales)
+    assert first < torch.amp.GradScaler("cpu").state_dict()["scale"]
+    assert others == [first, first]

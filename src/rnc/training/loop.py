@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins import Precision
 from torch import Tensor
 
 from rnc.config import FitConfig, Optimizer
@@ -152,7 +153,10 @@ def run_stage(
     optimizer = make_optimizer(
         stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed, scaled=scaled
     )
-    progress = _Progress(model, objective, optimizer)
+    precision = fabric.strategy.precision
+    if scaled:  # as it would be if the stages before had been done by another process
+        precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
+    progress = _Progress(model, objective, optimizer, precision)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = progress.restore(checkpoint, stage.name)
@@ -262,9 +266,14 @@ class _Progress:
     """The weights of a stage, the best of them, and how to write both down."""
 
     def __init__(
-        self, model: Regressor, objective: Objective, optimizer: torch.optim.Optimizer
+        self,
+        model: Regressor,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision,
     ) -> None:
-        self.model, self.objective, self.optimizer = model, objective, optimizer
+        self.model, self.objective = model, objective
+        self.optimizer, self.precision = optimizer, precision
         self.best: dict[str, Tensor] | None = None
         self.best_error = float("inf")
         self.saved, self.saving = -math.inf, 0.0  # when, and how long it took
@@ -296,6 +305,7 @@ class _Progress:
             "stage": stage,
             "best_error": None if self.best is None else self.best_error,
             "optimizer": numbers,
+            "precision": self.precision.state_dict(),
             "records": [asdict(record) for record in records],
         }
         write_tensors(path, tensors, note)
@@ -316,6 +326,7 @@ class _Progress:
         self.model.load_state_dict(groups["model"])
         self.objective.load_own_state(groups["objective"])
         unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
+        self.precision.load_state_dict(note.get("precision", {}))
         if groups["best"]:
             device = self.model.input_shift.device
             self.best = {name: value.to(device) for name, value in groups["best"].items()}
