@@ -1,5 +1,6 @@
 """Training again on less data, and on other data from the run's encoder."""
 
+import json
 import shutil
 
 import numpy as np
@@ -137,7 +138,7 @@ def test_a_transfer_to_its_own_data_is_the_run_itself(run, source):
     found = written(run, "transfer")
     assert found["data"] == str(source)
     assert [list(row) for row in found["rows"]] == [["scheme", "mae", "r2", "spearman"]] * 3
-    probe, finetune, scratch = found["rows"]
+    probe, _, scratch = found["rows"]
     assert [row["scheme"] for row in found["rows"]] == ["probe", "finetune", "scratch"]
     for name in ("mae", "r2", "spearman"):
         assert probe[name] == pytest.approx(run.scores["test"][name], rel=1e-4)
@@ -145,6 +146,14 @@ def test_a_transfer_to_its_own_data_is_the_run_itself(run, source):
     test = run.table.rows("test")
     error = np.abs(model.predict(run.table.x[test]) - run.table.y[test]).mean()
     assert scratch["mae"] == pytest.approx(error, rel=1e-6)
+
+
+def test_fine_tuning_goes_on_from_the_encoder(source, tmp_path, trainings):
+    config = with_config(epochs=1, head_epochs=100, lr=0.02)
+    run = fitted(tmp_path / "run", source, config)
+    analyse(run, "transfer", Options(data=source))
+    probe, finetune, _ = written(run, "transfer")["rows"]
+    assert [config.scheme for config, _ in trainings] == ["finetune", "end2end"]
     assert finetune["spearman"] != probe["spearman"]  # the encoder has moved
 
 

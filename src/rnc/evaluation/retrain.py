@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from rnc.data.splits import make_split
 from rnc.data.table import Table
 from rnc.evaluation.evaluate import evaluate_run
 from rnc.evaluation.folder import DoesNotApply, Options, Result, RunFolder, Show, read_data
-from rnc.files import write_json
+from rnc.files import write_json, write_tensors
 from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.training.probe import solve_head
@@ -111,8 +112,7 @@ def _two(scores: dict[str, Any]) -> dict[str, float | None]:
 def transfer(run: RunFolder, options: Options) -> Result:
     """Scores on another table of the run's encoder, frozen and fine-tuned, and of a new one.
 
-    probe: a head solved on the frozen encoder. finetune: then all weights, at a tenth of the rate;
-    other than in scheme finetune, the probe itself may not remain.
+    probe: a head solved on the frozen encoder. finetune: then all weights, as scheme finetune does.
     scratch: the same encoder from its first weights, end to end, for all epochs.
     """
     if options.data is None:
@@ -133,12 +133,13 @@ def transfer(run: RunFolder, options: Options) -> Result:
     options.show(0, 1, "probe")
     _solve(model, table, config)
     score("probe", model)
-    assert config.head_epochs is not None
-    rate = config.rate(contrast=False) / 10
-    end2end = dataclasses.replace(config, scheme="end2end")
-    finetune = dataclasses.replace(end2end, epochs=max(1, config.head_epochs), lr=rate)
-    _train(model, table, finetune, options.show, "finetune")
+    finetune = dataclasses.replace(config, scheme="finetune", objective="rnc")
+    with TemporaryDirectory() as folder:
+        trained = Path(folder) / "checkpoint" / "encoder.safetensors"
+        write_tensors(trained, model.state_dict(), [])
+        _train(model, table, finetune, options.show, "finetune", folder=Path(folder))
     score("finetune", model)
+    end2end = dataclasses.replace(config, scheme="end2end")
     model = build_regressor(table, end2end)
     _train(model, table, end2end, options.show, "scratch")
     score("scratch", model)
