@@ -1,6 +1,5 @@
 """Training again on less data, and on other data from the run's encoder."""
 
-import json
 import shutil
 
 import numpy as np
