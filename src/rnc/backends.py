@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import warnings
 
 import torch
 from torch import Tensor
@@ -52,7 +53,9 @@ def runs_fused(features: Tensor, targets: Tensor, options: Options) -> bool:
         reason = f"its ties are exact, got tie_tolerance={options.tie_tolerance}"
     elif features.dtype == torch.float64:
         reason = "it takes float32 or half precision features, got float64"
-    elif not features.is_cuda:
+    elif features.is_cuda:
+        reason = triton_problem(features.device)
+    else:
         from rnc.kernels.contrast import is_interpreted
 
         if not is_interpreted():
@@ -62,6 +65,28 @@ def runs_fused(features: Tensor, targets: Tensor, options: Options) -> bool:
             f"backend='triton' cannot run here: {reason}. backend='auto' takes what can."
         )
     return reason is None
+
+
+@functools.cache
+def triton_problem(device: torch.device) -> str | None:
+    """Why Triton's kernels do not run on a GPU, found by running one; a warning says it once."""
+    if not _has_triton():
+        return "Triton is not installed"
+    from rnc.kernels.rows import prepare
+
+    try:
+        with torch.cuda.device(device):
+            labels = torch.zeros(2, dtype=torch.float64, device=device)
+            prepare(torch.zeros(2, 2, device=device), labels, None, sort=True)
+    except Exception as problem:  # of Triton, its compiler, the linker or the driver
+        what = f"{type(problem).__name__}: {problem}".splitlines()[0]
+        warnings.warn(
+            f"Triton cannot run a kernel on {device} ({what}), so the slower plain path is used. "
+            "It needs a C compiler and Python's headers: apt install gcc python3-dev.",
+            stacklevel=2,
+        )
+        return f"Triton cannot run a kernel on {device} ({what})"
+    return None
 
 
 @functools.cache

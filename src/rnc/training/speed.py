@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from rnc.augment import ImageAugment
+from rnc.backends import triton_problem
 from rnc.config import FitConfig
 from rnc.model import Regressor
 from rnc.training.loop import Stage
@@ -25,7 +26,7 @@ def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int)
     if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):
         return False
     images = stage.epochs * samples * max(1, stage.views) * (model.augment.size / 224) ** 2
-    return images > WORTH_COMPILING
+    return images > WORTH_COMPILING and triton_problem(model.input_shift.device) is None
 
 
 def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: int) -> bool:
