@@ -131,7 +131,7 @@ def test_broken_image_is_found_by_read_and_check(tmp_path):
 
 
 def test_check_of_a_small_whole_copy_warns_of_counts_and_shared_persons_only(tmp_path):
-    found = check(copies.agedb(tmp_path))
+    found = list(check(copies.agedb(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert "24 images in agedb.csv; published: 16,488." in warnings
@@ -147,7 +147,7 @@ def test_check_of_a_small_whole_copy_warns_of_counts_and_shared_persons_only(tmp
 def test_check_reports_ages_out_of_range_and_unlike_the_names(tmp_path):
     root = copies.agedb(tmp_path)
     change_csv(root, lambda frame: frame.assign(age=[150, *frame["age"][1:]]))
-    found = check(root)
+    found = list(check(root))
     assert any(
         "age is 20 to 150; published: 0 to 101. 1 of 24" in t for t in texts(found, "warning")
     )

@@ -105,7 +105,7 @@ def test_mat_files_alone_have_no_published_split(tmp_path):
     root = imdb_wiki_mat(tmp_path, "wiki", crowd())
     with pytest.raises(DataError, match=r"no imdb_wiki.csv.*split='balanced' or split='person'"):
         read(root)
-    found = check(root)
+    found = list(check(root))
     assert "30 images in wiki.mat; published: 62,328." in texts(found, "warning")
     assert any("No imdb_wiki.csv" in text for text in texts(found, "warning"))
     [error] = texts(found, "error")
@@ -113,7 +113,7 @@ def test_mat_files_alone_have_no_published_split(tmp_path):
 
 
 def test_check_of_the_csv_counts_parts_and_wrong_ages(tmp_path):
-    found = check(imdb_wiki_csv(tmp_path))
+    found = list(check(imdb_wiki_csv(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert "12 train images; published: 191,509." in warnings

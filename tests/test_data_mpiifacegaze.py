@@ -200,7 +200,7 @@ def test_jpeg_layout_needs_no_extra(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", MAKERS)
 def test_check_of_a_small_whole_copy_warns_of_counts_only(tmp_path, layout):
-    found = check(MAKERS[layout](tmp_path, n=3))
+    found = list(check(MAKERS[layout](tmp_path, n=3)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert all("published: 3,000" in text or "published: 45,000" in text for text in warnings)

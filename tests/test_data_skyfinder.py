@@ -116,7 +116,7 @@ def test_missing_and_truncated_images_are_refused_found_and_skipped_on_request(t
 
 
 def test_check_counts_rows_cameras_and_images_at_eleven(tmp_path):
-    found = check(skyfinder(tmp_path))
+    found = list(check(skyfinder(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert f"3 rows of {CSV} have no temperature and are left out." in warnings

@@ -234,7 +234,7 @@ def test_check_needs_no_extra_and_compares_with_the_published_set(tmp_path, monk
     recording(root, "eval", "aaaaaaaa", 20, session=2, v3=True)
     monkeypatch.setitem(sys.modules, "mne", None)
     monkeypatch.setattr("rnc.data.tuab.have", lambda package: True)
-    found = check(root)
+    found = list(check(root))
     assert texts(found, "error") == []
     assert texts(found, "ok") == [
         "13 normal recordings in layout v3 (subjects by letters).",

@@ -1,11 +1,11 @@
 """Commands about the paper's datasets: which there are, and what is wrong with a copy."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from rnc.cli.terminal import console, friendly
 
@@ -61,24 +61,14 @@ def check(
     """
     from rnc.data.datasets import check_dataset, find_dataset
 
+    out, counts = Console(soft_wrap=True, highlight=False), Counter[str]()
     with friendly():
         dataset = find_dataset(name)
         console.print(f"Checking {dataset.title} in {root}; every file is opened.", markup=False)
-        with Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ) as progress:
-            progress.add_task("checking")
-            findings = check_dataset(name, root)
-    out = Console(soft_wrap=True, highlight=False)
-    for finding in findings:
-        out.print(f"{finding.level:<8}", style=_STYLES[finding.level], end="")
-        out.print(finding.text, markup=False)
-    counts = {level: sum(finding.level == level for finding in findings) for level in _STYLES}
+        for finding in check_dataset(name, root, progress=console.is_terminal):
+            out.print(f"{finding.level:<8}", style=_STYLES[finding.level], end="")
+            out.print(finding.text, markup=False)
+            counts[finding.level] += 1
     out.print(
         f"\n{counts['ok']} ok, {counts['warning']} warnings, {counts['error']} errors.",
         markup=False,

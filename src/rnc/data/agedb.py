@@ -90,12 +90,12 @@ def read(
     )
 
 
-def check(root: Path) -> list[Finding]:
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
     """Compare a copy with the published set: counts, ages, persons, missing and broken images."""
-    return collect(_findings(root))
+    return collect(_findings(root, progress))
 
 
-def _findings(root: Path) -> Iterator[Finding]:
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, folder, place = _rows(root)
     yield count_finding(f"images in {Path(place).name}", len(frame), _COUNTS["images"])
     yield count_finding("persons", frame["person"].nunique(), _COUNTS["persons"])
@@ -114,7 +114,7 @@ def _findings(root: Path) -> Iterator[Finding]:
             f"No agedb.csv in {root}, so the published split is unknown. Put it beside the folder "
             "AgeDB, or read with split='person' or split='balanced'.",
         )
-    yield from image_findings(folder, frame["path"])
+    yield from image_findings(folder, frame["path"], progress)
 
 
 def _split_findings(frame: pd.DataFrame) -> Iterator[Finding]:

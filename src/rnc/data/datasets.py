@@ -58,7 +58,7 @@ class Dataset:
     ranges: Mapping[str, tuple[float, float]]
     """Published lowest and highest value of each target."""
     read: Callable[..., Table]
-    check: Callable[[Path], list[Finding]]
+    check: Callable[[Path, bool], Iterator[Finding]]
     extra: str | None = None
     """The extra of this package that reading needs."""
     options: tuple[str, ...] = field(init=False)
@@ -125,10 +125,15 @@ def read_dataset(name: str, root: str | Path, options: Mapping[str, Any] | None 
     return dataset.read(Path(root), **(options or {}))
 
 
-def check_dataset(name: str, root: str | Path) -> list[Finding]:
-    """Compare a copy with the published set; a broken copy is a finding, not an exception."""
-    dataset = find_dataset(name)
-    return dataset.check(Path(root))
+def check_dataset(name: str, root: str | Path, *, progress: bool = False) -> Iterator[Finding]:
+    """Compare a copy with the published set; a broken copy is a finding, not an exception.
+
+    Args:
+        name: one of `dataset_names`.
+        root: the folder of the copy.
+        progress: show a bar on stderr while images are opened.
+    """
+    return find_dataset(name).check(Path(root), progress)
 
 
 # ----------------------------------------------------------------------- for readers: the folder
@@ -286,14 +291,12 @@ def balanced_split(
 # ------------------------------------------------------------------------ for readers: the check
 
 
-def collect(findings: Iterator[Finding]) -> list[Finding]:
+def collect(findings: Iterator[Finding]) -> Iterator[Finding]:
     """All findings; what makes it impossible to look further is the last of them."""
-    found: list[Finding] = []
     try:
-        found.extend(findings)  # one by one, so that what came before an error stays
+        yield from findings
     except (DataError, ImportError) as error:
-        found.append(Finding("error", str(error)))
-    return found
+        yield Finding("error", str(error))
 
 
 def count_finding(what: str, found: int, published: int) -> Finding:
@@ -328,10 +331,10 @@ def range_finding(
     )
 
 
-def image_findings(folder: Path, paths: Iterable[str]) -> Iterator[Finding]:
+def image_findings(folder: Path, paths: Iterable[str], progress: bool) -> Iterator[Finding]:
     """Whether every image is there and can be read to its end."""
     names = list(paths)
-    _, bad = load_images([folder / name for name in names], _LOOK)
+    _, bad = load_images([folder / name for name in names], _LOOK, progress=progress)
     missing = [names[i] for i, reason in bad.items() if reason == "no such file"]
     broken = [f"{names[i]} ({why})" for i, why in bad.items() if why != "no such file"]
     if missing:

@@ -153,12 +153,12 @@ def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path) -> list[Finding]:
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
     """Compare a copy with the published set: counts, ages, missing and broken images."""
-    return collect(_findings(root))
+    return collect(_findings(root, progress))
 
 
-def _findings(root: Path) -> Iterator[Finding]:
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, _ = _rows(root)
     for source in _SOURCES:
         if not (root / f"{source}_crop").is_dir():
@@ -190,7 +190,7 @@ def _findings(root: Path) -> Iterator[Finding]:
             f"{older:,} ages are above {_OLDEST} and can only be wrong. They train, as published; "
             f"largest_age={_OLDEST} leaves them out.",
         )
-    yield from image_findings(root, frame["path"])
+    yield from image_findings(root, frame["path"], progress)
 
 
 # --------------------------------------------------------------------------------------- the rows

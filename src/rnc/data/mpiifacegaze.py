@@ -153,12 +153,12 @@ def _check_persons(
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path) -> list[Finding]:
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
     """Compare a copy with the published set: persons, counts, angles, colours, broken files."""
-    return collect(_findings(root))
+    return collect(_findings(root, progress))
 
 
-def _findings(root: Path) -> Iterator[Finding]:
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     copy = _find(root)
     persons = _persons(copy)
     yield Finding("ok", f"Layout {copy.layout} in {copy.path}.")
@@ -186,7 +186,7 @@ def _findings(root: Path) -> Iterator[Finding]:
     for i, (name, published) in enumerate(_RANGES.items()):
         yield range_finding(name, together[:, i], published, " degrees")
     if copy.layout == "gazehub":
-        yield from image_findings(copy.path / "Image", paths)
+        yield from image_findings(copy.path / "Image", paths, progress)
     else:
         yield _colour_finding(copy, {person: len(values) for person, values in angles.items()})
 

@@ -146,12 +146,12 @@ def _nearest(
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path) -> list[Finding]:
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
     """Compare a copy with the published set: counts, temperatures, cameras, broken images."""
-    return collect(_findings(root))
+    return collect(_findings(root, progress))
 
 
-def _findings(root: Path) -> Iterator[Finding]:
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, folder, csv, skipped = _rows(root)
     unknown = [one for one in skipped if not one.name.startswith("camera ")]
     absent = [one.name for one in skipped if one.name.startswith("camera ")]
@@ -168,7 +168,7 @@ def _findings(root: Path) -> Iterator[Finding]:
     yield count_finding("cameras", frame["camera"].nunique(), _COUNTS["cameras"])
     yield range_finding("temperature", chosen["temperature"].to_numpy(), _TEMPERATURES, " C")
     yield _clock_finding(frame)
-    yield from image_findings(folder, frame["path"])
+    yield from image_findings(folder, frame["path"], progress)
 
 
 def _clock_finding(frame: pd.DataFrame) -> Finding:

@@ -228,7 +228,7 @@ def _check_numbers(
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path) -> list[Finding]:
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
     """Compare a copy with the published set: counts, ages, missing electrodes, broken files."""
     return collect(_findings(root))
 
