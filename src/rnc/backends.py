@@ -76,8 +76,8 @@ def triton_problem(device: torch.device) -> str | None:
 
     try:
         with torch.cuda.device(device):
-            labels = torch.zeros(2, dtype=torch.float64, device=device)
-            prepare(torch.zeros(2, 2, device=device), labels, None, sort=True)
+            labels = torch.zeros(8, dtype=torch.float64, device=device)
+            prepare(torch.zeros(8, 8, device=device), labels, None, sort=True)
     except Exception as problem:  # of Triton, its compiler, the linker or the driver
         what = f"{type(problem).__name__}: {problem}".splitlines()[0]
         warnings.warn(

@@ -13,7 +13,9 @@ def l1_similarities(x: Tensor, z: Tensor) -> Tensor:
     (n, d), m = x.shape, len(z)
     out = x.new_empty(n, m)
     grid = (triton.cdiv(n, TILE), triton.cdiv(m, TILE))
-    _l1_similarities[grid](x.T.contiguous(), z.T.contiguous(), out, n, m, d, TILE)
+    _l1_similarities[grid](
+        x.T.contiguous(), z.T.contiguous(), out, n, m, d, TILE, enable_fp_fusion=True
+    )
     return out
 
 
@@ -21,7 +23,9 @@ def l1_gradient(weights: Tensor, x: Tensor, z: Tensor, out: Tensor, *, add: bool
     """sum_j weights_ij sign(z_j - x_i), the gradient of minus L1 distances: -> out (n, d)."""
     (n, d), m = x.shape, len(z)
     grid = (triton.cdiv(n, TILE), triton.cdiv(d, TILE))
-    _l1_gradient[grid](weights, x, z, out, n, m, d, *weights.stride(), add, TILE)
+    _l1_gradient[grid](
+        weights, x, z, out, n, m, d, *weights.stride(), add, TILE, enable_fp_fusion=True
+    )
 
 
 @triton.jit

@@ -59,6 +59,7 @@ def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: boo
         sort,
         shift is not None,
         min(BLOCK, triton.next_power_of_2(max(n, d))),
+        enable_fp_fusion=True,
     )
     return prepared
 
@@ -107,6 +108,7 @@ def finish(
         as_samples is not None,
         l2,
         min(BLOCK, triton.next_power_of_2(d)),
+        enable_fp_fusion=True,
     )
     return out
 
