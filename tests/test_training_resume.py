@@ -281,3 +281,9 @@ def test_the_scale_of_sixteen_bit_gradients_is_resumed(
     first, *others = (scale.state_dict()["scale"] for scale in scales)
     assert first < torch.amp.GradScaler("cpu").state_dict()["scale"]
     assert others == [first, first]
+    fit(tmp_path / "older", 2)
+    last = tmp_path / "older" / "checkpoint" / "last.safetensors"
+    tensors, note = read_tensors(last)
+    del note["precision"]  # which an older version did not write
+    write_tensors(last, tensors, note)
+    assert len(fit(tmp_path / "older", 4)) == 4

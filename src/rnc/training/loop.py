@@ -326,7 +326,8 @@ class _Progress:
         self.model.load_state_dict(groups["model"])
         self.objective.load_own_state(groups["objective"])
         unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
-        self.precision.load_state_dict(note.get("precision", {}))
+        if state := note.get("precision"):  # none without a scale, or of an older version
+            self.precision.load_state_dict(state)
         if groups["best"]:
             device = self.model.input_shift.device
             self.best = {name: value.to(device) for name, value in groups["best"].items()}
