@@ -1,5 +1,6 @@
 """Training again on less data, and on other data from the run's encoder."""
 
+import json
 import shutil
 
 import numpy as np
@@ -154,6 +155,17 @@ def test_fine_tuning_goes_on_from_the_encoder(source, tmp_path, trainings):
     probe, finetune, _ = written(run, "transfer")["rows"]
     assert [config.scheme for config, _ in trainings] == ["finetune", "end2end"]
     assert finetune["spearman"] != probe["spearman"]  # the encoder has moved
+
+
+def test_a_transfer_needs_no_objective(source, tmp_path):
+    supcon = with_config(objective="supcon", contrast_temperature=0.2)
+    runs = [fitted(tmp_path / "supcon", source, supcon), fitted(tmp_path / "own", source)]
+    config = json.loads((tmp_path / "own" / "config.json").read_text())
+    config["fit"]["objective"] = "own"  # a function that is gone
+    (tmp_path / "own" / "config.json").write_text(json.dumps(config))
+    for run in runs:
+        analyse(RunFolder(run.path), "transfer", Options(data=source))
+        assert len(written(run, "transfer")["rows"]) == 3
 
 
 def test_another_table_may_have_another_target_and_its_own_split(run, tmp_path):

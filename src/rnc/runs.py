@@ -35,6 +35,7 @@ from rnc.model import ModelConfig, Regressor, read_config, without_head
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, check_training, train
+from rnc.training.stages import ENCODER_FILE
 
 RUN_FILES = (
     "config.json",
@@ -87,7 +88,7 @@ def fit_run(
     check_training(table, config, objective)
     if resume:
         encoder_from = _same_source(out, encoder_from)
-    stage, taken = out / "checkpoint" / "encoder.safetensors", None
+    stage, taken = out / ENCODER_FILE, None
     if encoder_from is not None and not (resume and stage.exists()):
         taken = read_encoder(encoder_from, model, config)
     if first:
@@ -146,7 +147,7 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
                 f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
                 "same columns, --encoder and --image-size, or train an encoder."
             )
-    whole, stage = folder / "model.safetensors", folder / "checkpoint" / "encoder.safetensors"
+    whole, stage = folder / "model.safetensors", folder / ENCODER_FILE
     if not stage.exists() and not whole.exists():
         raise FileNotFoundError(
             f"{folder} has no trained encoder yet. Finish that run first: the command that "

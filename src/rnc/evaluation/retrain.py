@@ -24,6 +24,7 @@ from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
+from rnc.training.stages import ENCODER_FILE
 
 _SPLIT = "split"
 
@@ -120,9 +121,10 @@ def transfer(run: RunFolder, options: Options) -> Result:
     _check_encoder(run)
     table = other_table(run, options)
     config = run.fit.resolve()
-    config = dataclasses.replace(
-        config, batch_size=min(config.batch_size, len(table.rows("train")))
-    )
+    # No encoder is trained by its objective here, so one of the caller's own is not missed.
+    objective = "rnc" if config.objective == "own" else config.objective
+    size = min(config.batch_size, len(table.rows("train")))
+    config = dataclasses.replace(config, objective=objective, batch_size=size)
     rows = []
 
     def score(scheme: str, model: Regressor) -> None:
@@ -133,10 +135,9 @@ def transfer(run: RunFolder, options: Options) -> Result:
     options.show(0, 1, "probe")
     _solve(model, table, config)
     score("probe", model)
-    finetune = dataclasses.replace(config, scheme="finetune", objective="rnc")
+    finetune = dataclasses.replace(config, scheme="finetune")
     with TemporaryDirectory() as folder:
-        trained = Path(folder) / "checkpoint" / "encoder.safetensors"
-        write_tensors(trained, model.state_dict(), [])
+        write_tensors(Path(folder) / ENCODER_FILE, model.state_dict(), [])
         _train(model, table, finetune, options.show, "finetune", folder=Path(folder))
     score("finetune", model)
     end2end = dataclasses.replace(config, scheme="end2end")

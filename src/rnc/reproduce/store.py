@@ -30,6 +30,7 @@ from rnc.reproduce.plan import BINS, HEAD_STAGE, Job, canonical
 from rnc.runs import fit_run
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.recipes import build_regressor, train
+from rnc.training.stages import ENCODER_FILE
 
 Show = Callable[[Record], None]
 
@@ -188,7 +189,7 @@ class Store:
 
     def _encoder_file(self, job: Job) -> Path:
         folder = self.out / "encoders" / encoder_key(job)
-        return folder / "checkpoint" / "encoder.safetensors"
+        return folder / ENCODER_FILE
 
     def _encoder(self, job: Job, show: Show) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
         """The encoder of a job and its records, trained now unless it was before."""

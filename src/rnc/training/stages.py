@@ -34,6 +34,8 @@ from rnc.training.probe import probe_error, solve_head
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
 
+ENCODER_FILE = Path("checkpoint", "encoder.safetensors")
+"""In the folder of a run: an encoder that is there is taken as it is, not trained."""
 LOOKED_AT = 1024
 """Samples of a split that a quick look at an encoder takes."""
 
