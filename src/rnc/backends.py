@@ -80,12 +80,12 @@ def triton_problem(device: torch.device) -> str | None:
             prepare(torch.zeros(8, 8, device=device), labels, None, sort=True)
     except Exception as problem:  # of Triton, its compiler, the linker or the driver
         what = f"{type(problem).__name__}: {problem}".splitlines()[0]
-        warnings.warn(
-            f"Triton cannot run a kernel on {device} ({what}), so the slower plain path is used. "
-            "It needs a C compiler and Python's headers: apt install gcc python3-dev.",
-            stacklevel=2,
+        reason = (
+            f"Triton cannot run a kernel on {device} ({what}); it needs a C compiler and Python's "
+            "headers, as apt install gcc python3-dev gives them"
         )
-        return f"Triton cannot run a kernel on {device} ({what})"
+        warnings.warn(f"{reason}. Slower code that needs none is used where it can.", stacklevel=2)
+        return reason
     return None
 
 

@@ -96,15 +96,7 @@ def rnc_loss(
         backend,
         validate,
     )
-    if reference is not None or not is_replayable(features, targets, options):
-        return _loss(features, targets, reference, options)
-    graph = _replays.find(_without_a_look, options, features, targets, look=validate)
-    if graph is None:
-        return _loss(features, targets, None, options)
-    loss, is_odd = graph(features, targets)
-    if is_odd:
-        check_finite(features, targets, missing, "rnc_loss")
-    return loss
+    return _replayed_loss(features, targets, reference, options)
 
 
 class RnCLoss(nn.Module):
@@ -155,7 +147,7 @@ class RnCLoss(nn.Module):
         self, features: Tensor, targets: Tensor, reference: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
         """The loss of a batch, optionally against a reference set."""
-        return rnc_loss(features, targets, reference=reference, **self.options._asdict())
+        return _replayed_loss(features, targets, reference, self.options)
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
@@ -173,6 +165,24 @@ _replays = Replays()
 def _without_a_look(options: Options) -> Loss:
     options = options._replace(validate=False)
     return lambda features, targets: _loss(features, targets, None, options)
+
+
+def _replayed_loss(
+    features: Tensor,
+    targets: Tensor,
+    reference: tuple[Tensor, Tensor] | None,
+    options: Options,
+) -> Tensor:
+    """The loss, from a CUDA graph where there is one."""
+    if reference is not None or not is_replayable(features, targets, options):
+        return _loss(features, targets, reference, options)
+    graph = _replays.find(_without_a_look, options, features, targets, look=options.validate)
+    if graph is None:
+        return _loss(features, targets, None, options)
+    loss, is_odd = graph(features, targets)
+    if is_odd:
+        check_finite(features, targets, options.missing, "rnc_loss")
+    return loss
 
 
 def _loss(

@@ -64,10 +64,10 @@ def contrast(
         wanted: whether to take the gradient.
     """
     r, m = pairs.shape
-    # A row whose sums need more care is left to a second launch, so that the first has the
-    # registers for itself.
     # A plain number that goes in as an argument would be rounded to float32: its bits are not.
     (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
+    # A row whose sums need more care is left to a second launch, so that the first has the
+    # registers for itself.
     flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
     for wide in (False, True):
         _contrast[(r,)](
