@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from results_file import append_rows
-from rnc.evaluation.corruption import CORRUPTIONS, SEVERITIES, corrupt
+from rnc.analyses.corruption import CORRUPTIONS, SEVERITIES, corrupt
 
 
 def make_photos(count: int, side: int, device: str) -> Tensor:

@@ -25,8 +25,8 @@ from torch import Tensor
 from results_file import append_rows
 from rnc import FitConfig
 from rnc.data import Table, table_from_arrays
+from rnc.loss.theory import lower_bound
 from rnc.model import Regressor
-from rnc.theory import lower_bound
 from rnc.training.batches import Batches, Picked
 from rnc.training.graphs import GraphedStep
 from rnc.training.loop import Stage, make_fabric, run_stage

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from rnc.pairwise import l1_distance
-from rnc.ranking import rank
+from rnc.loss.pairwise import l1_distance
+from rnc.loss.plain import rank
 
 AGES = [20, 30, 0, 70, 10, 45]
 ANCHOR = 0

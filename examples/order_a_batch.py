@@ -8,7 +8,7 @@ import torch
 from scipy.stats import spearmanr
 
 from rnc import rnc_loss
-from rnc.theory import gap, lower_bound
+from rnc.loss.theory import gap, lower_bound
 
 
 def main(steps: int = 1000) -> float:

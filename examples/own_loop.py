@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rnc import RnCLoss
-from rnc.theory import lower_bound
+from rnc.loss.theory import lower_bound
 
 
 def waves(n: int) -> tuple[torch.Tensor, torch.Tensor]:

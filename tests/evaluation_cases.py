@@ -11,10 +11,10 @@ import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
-from rnc.evaluation.evaluate import evaluate_run, write_evaluation
-from rnc.evaluation.folder import TRAIN_TARGETS, RunFolder, read_data
 from rnc.files import write_tensors
-from rnc.runs import fit_run
+from rnc.run.evaluate import evaluate_run, write_evaluation
+from rnc.run.fit import fit_run
+from rnc.run.folder import TRAIN_TARGETS, RunFolder, read_data
 from rnc.training.recipes import build_regressor
 
 FAST = FitConfig(

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import dataset_copies
 from rnc.cli import app
-from rnc.data.datasets import datasets, read_dataset
-from rnc.evaluation.folder import RunFolder
+from rnc.data.datasets.registry import datasets, read_dataset
+from rnc.run.folder import RunFolder
 
 FAST = ["--preset", "quick", "--epochs", "1", "--batch-size", "4", "--device", "cpu"]
 FAST += ["--encoder", "small-cnn", "--image-size", "28"]

@@ -9,7 +9,7 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import texts
 from rnc.data import DataError
-from rnc.data.agedb import check, read
+from rnc.data.datasets.agedb import check, read
 from rnc.data.splits import SPLITS
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import dataset_copies as copies
 from rnc.data import DataError
-from rnc.data.datasets import (
+from rnc.data.datasets.registry import (
     balanced_split,
     check_dataset,
     dataset_names,

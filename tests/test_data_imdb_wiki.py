@@ -10,7 +10,7 @@ from scipy.io import savemat
 import dataset_copies as copies
 from dataset_copies import imdb_wiki_csv, imdb_wiki_mat, matlab_day, texts
 from rnc.data import DataError
-from rnc.data.imdb_wiki import check, read
+from rnc.data.datasets.imdb_wiki import check, read
 from rnc.data.splits import SPLITS
 
 NOBODY = float("nan")

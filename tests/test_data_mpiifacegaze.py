@@ -11,7 +11,7 @@ from scipy.io import savemat
 import dataset_copies as copies
 from dataset_copies import gaze_angles, gaze_h5, gaze_mat, gaze_mats, gazehub, texts
 from rnc.data import DataError
-from rnc.data.mpiifacegaze import check, read
+from rnc.data.datasets.mpiifacegaze import check, read
 from rnc.data.splits import SPLITS
 
 MAKERS = {"mat": gaze_mats, "h5": gaze_h5, "gazehub": gazehub}

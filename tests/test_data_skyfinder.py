@@ -9,7 +9,7 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import skyfinder, texts
 from rnc.data import DataError
-from rnc.data.skyfinder import check, read
+from rnc.data.datasets.skyfinder import check, read
 from rnc.data.splits import SPLITS
 
 CSV = "complete_table_with_mcr.csv"
@@ -93,7 +93,7 @@ def test_split_by_image_has_the_published_shares_and_by_camera_keeps_cameras_apa
 
 
 def test_published_counts_come_out_of_as_many_rows():
-    from rnc.data.skyfinder import _COUNTS
+    from rnc.data.datasets.skyfinder import _COUNTS
     from rnc.data.splits import make_split
 
     y = np.random.default_rng(0).normal(15, 10, (_COUNTS["images"], 1))

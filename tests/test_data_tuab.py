@@ -9,8 +9,8 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import ELECTRODES, edf, eeg, recording, texts, tuab
 from rnc.data import DataError
+from rnc.data.datasets.tuab import _COUNTS, Recording, _split, check, read
 from rnc.data.splits import SPLITS
-from rnc.data.tuab import _COUNTS, Recording, _split, check, read
 
 SHORT = {"seconds": 4.0, "start": 2.0}
 
@@ -222,7 +222,7 @@ def test_missing_extra_is_named_by_read_and_check(tmp_path, monkeypatch):
     message = r'EDF recordings needs the package mne.*pip install "rank-n-contrast\[eeg\]"'
     with pytest.raises(ImportError, match=message):
         read(root, **SHORT)
-    monkeypatch.setattr("rnc.data.tuab.have", lambda package: False)
+    monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: False)
     assert any(
         'mne is missing: pip install "rank-n-contrast[eeg]"' in text
         for text in texts(check(root), "warning")
@@ -233,7 +233,7 @@ def test_check_needs_no_extra_and_compares_with_the_published_set(tmp_path, monk
     root = tuab(tmp_path, v3=True)
     recording(root, "eval", "aaaaaaaa", 20, session=2, v3=True)
     monkeypatch.setitem(sys.modules, "mne", None)
-    monkeypatch.setattr("rnc.data.tuab.have", lambda package: True)
+    monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: True)
     found = list(check(root))
     assert texts(found, "error") == []
     assert texts(found, "ok") == [

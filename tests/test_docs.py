@@ -8,11 +8,11 @@ from unittest.mock import patch
 
 import pytest
 
+from rnc.analyses.corruption import CORRUPTIONS
+from rnc.analyses.registry import ANALYSES
 from rnc.encoders import ENCODERS
-from rnc.evaluation.analyses import ANALYSES
-from rnc.evaluation.corruption import CORRUPTIONS
 from rnc.heads import HEADS
-from rnc.pairwise import LABEL_DISTANCES
+from rnc.loss.pairwise import LABEL_DISTANCES
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from rnc import RnCLoss, rnc_loss
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from rnc.kernels import contrast
-from rnc.loss_triton import Problem, fused_contrast
+from rnc.loss.fused import Problem, fused_contrast
+from rnc.loss.kernels import contrast
 
 # Lanes that are masked out may divide by zero; the interpreter lets NumPy say so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

@@ -13,9 +13,9 @@ from golden import golden_cases
 from rnc import rnc_loss
 from rnc.data import Table
 from rnc.heads import HEADS
+from rnc.loss.theory import lower_bound
 from rnc.metrics import angular_error, mae
 from rnc.model import Regressor
-from rnc.theory import lower_bound
 from rnc.training import loop
 from rnc.training.loop import Record
 from rnc.training.optim import learning_rate

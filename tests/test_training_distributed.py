@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rnc.distributed import is_first_process
 from rnc.files import read_tensors, write_tensors
+from rnc.loss.distributed import is_first_process
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, normalised, quick, same, unnormalised
 

@@ -8,7 +8,7 @@ import pytest
 
 from rnc import RnCRegressor
 from rnc.metrics import mae
-from rnc.runs import fit_run
+from rnc.run.fit import fit_run
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, fit, quick, same, unnormalised, weights
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from rnc import RnCRegressor
-from rnc.baselines.lds_fds import lds_weights
 from rnc.data import Table
 from rnc.files import read_tensors
+from rnc.methods.lds_fds import lds_weights
 from rnc.metrics import circular_error, mae
 from rnc.model import Regressor
 from rnc.training.recipes import build_regressor, train

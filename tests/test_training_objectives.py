@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from rnc.baselines.c_mixup import mix_with
-from rnc.baselines.dino import DinoLoss, cosine_schedule
-from rnc.baselines.lds_fds import lds_weights
-from rnc.baselines.ordinal_entropy import ordinal_entropy_loss
-from rnc.baselines.ranksim import ranksim_loss
-from rnc.baselines.simclr import ntxent_loss
-from rnc.baselines.supcon import supcon_loss, to_classes
 from rnc.config import FitConfig
 from rnc.data import Table
+from rnc.methods.c_mixup import mix_with
+from rnc.methods.dino import DinoLoss, cosine_schedule
+from rnc.methods.lds_fds import lds_weights
+from rnc.methods.ordinal_entropy import ordinal_entropy_loss
+from rnc.methods.ranksim import ranksim_loss
+from rnc.methods.simclr import ntxent_loss
+from rnc.methods.supcon import supcon_loss, to_classes
 from rnc.model import Regressor
 from rnc.training.batches import Batches, EncodedBatches, Mixup
 from rnc.training.objectives import (

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from torch import Tensor
 
 from rnc import RnCRegressor, rnc_loss
-from rnc.compare import PROBE, Method, compare_methods
 from rnc.config import FitConfig
-from rnc.runs import fit_run
+from rnc.experiments.compare import PROBE, Method, compare_methods
+from rnc.run.fit import fit_run
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, quick, same, weights
 

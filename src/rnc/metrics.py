@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]
 from torch import Tensor
 
-from rnc.pairwise import Pairwise, gaze_direction, resolve_label_distance, resolve_similarity
+from rnc.loss.pairwise import Pairwise, gaze_direction, resolve_label_distance, resolve_similarity
 
 Values = Tensor | NDArray[Any]
 Columns = NDArray[np.float64]

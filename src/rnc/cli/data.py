@@ -14,7 +14,7 @@ from rnc.config import FitConfig
 
 if TYPE_CHECKING:
     from rnc.data import Table
-    from rnc.data.datasets import Dataset
+    from rnc.data.datasets.registry import Dataset
 
 _OF_DATASETS = ("source", "root", "dataset_option", "skip_bad")
 _BY_FLAG = {"image_size": "--image-size", "skip_bad": "--skip-bad"}
@@ -62,7 +62,7 @@ class DataFlags:
 
 def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", dict[str, Any]]:
     """The data, and what config.json says so that they can be read again."""
-    from rnc.evaluation.folder import read_data
+    from rnc.run.folder import read_data
 
     dataset = _dataset(flags)
     data = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
@@ -74,7 +74,7 @@ def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", dict[str,
 
 def _dataset(flags: DataFlags) -> "Dataset | None":
     """The dataset that the source names, if it is no file."""
-    from rnc.data.datasets import datasets, find_dataset
+    from rnc.data.datasets.registry import datasets, find_dataset
     from rnc.data.sources import ARRAYS, TABLES
 
     source, suffixes = Path(flags.source), TABLES + ARRAYS

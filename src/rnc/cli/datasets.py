@@ -30,7 +30,7 @@ def list_datasets(context: typer.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from rnc.data.datasets import datasets as known
+    from rnc.data.datasets.registry import datasets as known
 
     out = Console(soft_wrap=True, highlight=False)
     for dataset in known().values():
@@ -59,7 +59,7 @@ def check(
     Every file is opened, so a full copy takes minutes. A warning says what differs from the
     published figures; an error, what cannot be used, and then the exit code is 1.
     """
-    from rnc.data.datasets import check_dataset, find_dataset
+    from rnc.data.datasets.registry import check_dataset, find_dataset
 
     out, counts = Console(soft_wrap=True, highlight=False), Counter[str]()
     with friendly():

@@ -25,7 +25,7 @@ def demo(
     1,797 handwritten digits, each turned by a known angle. The angle is the target; which digit
     it is plays the spurious part. Takes about two minutes on two CPU cores.
     """
-    from rnc.demo import run_demo
+    from rnc.experiments.demo import run_demo
 
     with friendly(), bar() as show:
         rows, report = run_demo(out, seeds=seeds, epochs=epochs, show=show)
@@ -64,9 +64,9 @@ def fit(
     The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
     encoder. --preset quick is for a first look.
     """
-    from rnc.distributed import is_first_process
+    from rnc.loss.distributed import is_first_process
     from rnc.report import write_report
-    from rnc.runs import fit_run, typed_command
+    from rnc.run.fit import fit_run, typed_command
 
     with friendly(f"Continue with the same command and --resume ({out})."):
         config = take(options, FitConfig)

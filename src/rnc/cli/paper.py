@@ -23,7 +23,7 @@ def compare(
     Probe and fine-tuning of RnC, SupCon, SimCLR and DINO, and the regression methods end to end,
     with one encoder, rate and number of epochs. Takes about eight minutes on a CPU.
     """
-    from rnc.compare import run_comparison
+    from rnc.experiments.compare import run_comparison
 
     with friendly(), bar() as show:
         table = run_comparison(out, seeds=seeds, epochs=epochs, show=show)
@@ -33,6 +33,6 @@ def compare(
 
 def reproduce(context: typer.Context) -> None:
     """Train what a table or figure of the paper needs; ours beside the published numbers."""
-    from rnc.reproduce.__main__ import main
+    from rnc.experiments.__main__ import main
 
     main(context.args, "rnc reproduce")

@@ -25,9 +25,9 @@ def predict(
     import pandas as pd  # type: ignore[import-untyped]
 
     from rnc.data import read_inputs
-    from rnc.evaluation.folder import stored_side
     from rnc.files import write_text
     from rnc.model import Regressor
+    from rnc.run.folder import stored_side
 
     with friendly():
         model = Regressor.load(run)
@@ -96,9 +96,9 @@ def evaluate(
 
     An analysis is written to analyses/ in the run folder, and `rnc report` shows it.
     """
-    from rnc.evaluation.breakdown import parse_range
-    from rnc.evaluation.command import evaluate_other, run_analyses
-    from rnc.evaluation.folder import SHARES, Options
+    from rnc.analyses.breakdown import parse_range
+    from rnc.analyses.command import evaluate_other, run_analyses
+    from rnc.run.folder import SHARES, Options
 
     with friendly():
         if not analyses:
@@ -139,8 +139,8 @@ def export(
     out: Annotated[Path | None, typer.Option(help="default: model.onnx in the run")] = None,
 ) -> None:
     """Write the model as ONNX and check it against PyTorch (extra: export)."""
-    from rnc.export import export_onnx
     from rnc.model import Regressor
+    from rnc.run.export import export_onnx
 
     with friendly():
         path = out or run / "model.onnx"

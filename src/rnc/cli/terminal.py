@@ -34,7 +34,7 @@ def friendly(when_stopped: str | None = None) -> Iterator[None]:
 @contextlib.contextmanager
 def bar() -> Iterator[Callable[["Record"], None]]:
     """A progress bar that records feed: loss, gap to the bound, validation error, time left."""
-    from rnc.distributed import is_first_process
+    from rnc.loss.distributed import is_first_process
 
     progress = Progress(
         TextColumn("{task.description:<12}"),

@@ -129,7 +129,7 @@ def _targets(content: Mapping[str, Any], folder: Path) -> dict[str, Bins]:
 
 
 def bins_of(its: Mapping[str, Any]) -> Bins:
-    """The bins of one target, as `rnc.evaluation.breakdown.target_errors` gives them."""
+    """The bins of one target, as `rnc.analyses.breakdown.target_errors` gives them."""
     edges = _numbers(its["edges"])
     n, mae, low, high = (_numbers(its[key]) for key in ("n", "mae", "low", "high"))
     train = None if its.get("n_train") is None else _numbers(its["n_train"])

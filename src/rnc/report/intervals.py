@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.evaluation import intervals
+from rnc.analyses import intervals
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.evaluation.breakdown import ENOUGH, target_errors
+from rnc.analyses.breakdown import ENOUGH, target_errors
 from rnc.metrics import SHOTS, shot_groups
 from rnc.report import features as space
 from rnc.report import figures as draw

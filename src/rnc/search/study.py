@@ -22,8 +22,8 @@ import torch
 
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.table import Table
-from rnc.evaluation.folder import Show
 from rnc.files import write_json
+from rnc.run.folder import Show
 from rnc.search.folder import Trial, check_folder, digest, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
 from rnc.training.loop import WATCHED, Record

@@ -1,0 +1,1 @@
+"""Training: stages, the loop, batches, heads on frozen encoders."""

@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rnc.augment import Augment, draw_views, eval_view, views_from
-from rnc.baselines.c_mixup import mix_with, partner_share, partners
 from rnc.config import Switch
 from rnc.data.table import Table
+from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
 
 RESIDENT = 0.5
@@ -34,7 +34,7 @@ ENCODED = 1024
 
 @dataclass(frozen=True)
 class Mixup:
-    """How samples of near targets are mixed: see `rnc.baselines.c_mixup`."""
+    """How samples of near targets are mixed: see `rnc.methods.c_mixup`."""
 
     alpha: float = 2.0
     bandwidth: float | None = None

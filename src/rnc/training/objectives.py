@@ -18,19 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rnc.baselines.dino import DinoHead, DinoLoss, make_teacher, update_teacher
-from rnc.baselines.labels import grid_classes, label_grid
-from rnc.baselines.lds_fds import FDS
-from rnc.baselines.ordinal_entropy import ordinal_entropy_loss
-from rnc.baselines.projection import ProjectionHead
-from rnc.baselines.ranksim import ranksim_loss
-from rnc.baselines.simclr import ntxent_loss
-from rnc.baselines.supcon import supcon_loss
-from rnc.batch import as_rows, repeat_views
 from rnc.config import FitConfig
-from rnc.distributed import gather_rows
 from rnc.heads import Head
 from rnc.loss import rnc_loss
+from rnc.loss.batch import as_rows, repeat_views
+from rnc.loss.distributed import gather_rows
+from rnc.methods.dino import DinoHead, DinoLoss, make_teacher, update_teacher
+from rnc.methods.labels import grid_classes, label_grid
+from rnc.methods.lds_fds import FDS
+from rnc.methods.ordinal_entropy import ordinal_entropy_loss
+from rnc.methods.projection import ProjectionHead
+from rnc.methods.ranksim import ranksim_loss
+from rnc.methods.simclr import ntxent_loss
+from rnc.methods.supcon import supcon_loss
 from rnc.model import Regressor
 from rnc.training.units import loss_size
 

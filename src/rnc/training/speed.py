@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import torch
 
 from rnc.augment import ImageAugment
-from rnc.backends import triton_problem
 from rnc.config import FitConfig
+from rnc.loss.backends import triton_problem
 from rnc.model import Regressor
 from rnc.training.loop import Stage
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnc.baselines.lds_fds import lds_weights
 from rnc.config import FitConfig
 from rnc.data.table import Table
 from rnc.files import read_tensors, write_tensors
 from rnc.heads import head_config
+from rnc.loss.theory import lower_bound
+from rnc.methods.lds_fds import lds_weights
 from rnc.metrics import error_measure
 from rnc.model import Regressor
-from rnc.theory import lower_bound
 from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
 from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
 from rnc.training.objectives import (

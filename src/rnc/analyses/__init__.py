@@ -1,0 +1,1 @@
+"""What `rnc evaluate --with` computes about a finished run."""

@@ -1,0 +1,205 @@
+"""Where a run errs: by subgroup, by value of the target, inside and outside of ranges.
+
+Errors are absolute. With several targets they are pooled, but for `target_errors`, which takes
+each target by itself. Every mean has a 95 % interval; see `mean_interval`.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnc.analyses.intervals import mean_interval
+from rnc.metrics import Columns
+from rnc.run.evaluate import SUFFIX
+from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+from rnc.run.groups import Groups, groups_named, readable
+
+BINS = 20
+ENOUGH = 20
+"""Samples of a group that may be called the worst."""
+
+
+# --------------------------------------------------------------------------------- subgroups
+
+
+def subgroups(run: RunFolder, _: Options) -> Result:
+    """Error of every group of every subgroup column, the worst group, and worst minus best."""
+    errors = run.errors.mean(axis=1)
+    return Result(
+        {
+            name: group_errors(errors, groups.codes, groups.names)
+            for name, groups in _columns(run).items()
+        }
+    )
+
+
+def group_errors(
+    errors: NDArray[Any], codes: NDArray[np.int64], names: list[str]
+) -> dict[str, Any]:
+    """The groups with their errors; worst and gap are among those of at least 20 samples.
+
+    Where no group has so many, all of them count.
+
+    Args:
+        errors: one absolute error per sample, (n,).
+        codes: the group of each, (n,).
+        names: of the groups.
+
+    >>> found = group_errors(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1]), ["a", "b"])
+    >>> found["worst"], found["gap"], found["groups"][1]
+    ('b', 5.0, {'value': 'b', 'n': 1, 'mae': 7.0, 'low': None, 'high': None})
+    """
+    groups = [
+        {"value": name, **mean_interval(errors[codes == code])._asdict()}
+        for code, name in enumerate(names)
+        if (codes == code).any()
+    ]
+    large = [group for group in groups if group["n"] >= ENOUGH] or groups
+    ordered = sorted(large, key=lambda group: group["mae"])
+    gap = ordered[-1]["mae"] - ordered[0]["mae"]
+    return {"groups": groups, "worst": ordered[-1]["value"], "gap": gap}
+
+
+def readable_columns(run: RunFolder, _: Options) -> Result:
+    """How well every subgroup column can be read from the features."""
+    found = {}
+    for name, groups in _columns(run).items():
+        score = readable(run.features, groups.at(run.rows))
+        if score is not None:
+            found[name] = score._asdict()
+    if not found:
+        raise DoesNotApply(
+            f"No subgroup column of {run.path} can be read back: a probe needs two values with "
+            "five samples each, or ten numbers. Fit with --subgroup-column for such a column."
+        )
+    return Result(found)
+
+
+def _columns(run: RunFolder) -> dict[str, Groups]:
+    """The subgroup columns that the evaluation made groups of."""
+    scored, found = run.scores["subgroups"], {}
+    for name, texts in run.subgroups.items():
+        key = name
+        while key not in scored and key.endswith(SUFFIX):  # added where a target has the name
+            key = key.removesuffix(SUFFIX)
+        if key in scored:
+            found[name] = groups_named(texts, list(scored[key]))
+    if not found:
+        raise DoesNotApply(
+            f"{run.path} has no subgroup column with scores; its columns: "
+            f"{', '.join(run.subgroups) or 'none'}. Fit with --subgroup-column for a column of "
+            "numbers, or of at most 50 texts."
+        )
+    return found
+
+
+# ----------------------------------------------------------------------------------- targets
+
+
+def targets(run: RunFolder, _: Options) -> Result:
+    """Error against the value of every target, with the number of training labels there."""
+    return Result(
+        {
+            name: target_errors(
+                run.errors[:, i],
+                run.truth[:, i],
+                None if run.train_targets is None else run.train_targets[:, i],
+            )
+            for i, name in enumerate(run.targets)
+        }
+    )
+
+
+def target_errors(
+    errors: NDArray[Any], truth: NDArray[Any], train: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Error in about 20 bins of a target, by name: edges, n, mae, low, high, n_train.
+
+    Args:
+        errors: one absolute error per sample, (n,).
+        truth: the target of each, (n,).
+        train: targets of the training samples, (m,); without, n_train is None.
+
+    >>> found = target_errors(np.array([1.0, 3.0]), np.array([4.0, 5.0]), np.array([4, 4, 6]))
+    >>> found["edges"], found["mae"], found["n_train"]
+    ([3.5, 4.5, 5.5, 6.5], [1.0, 3.0, None], [2, 0, 1])
+    """
+    edges = bin_edges(truth if train is None else np.concatenate([truth, train]))
+    places = _bins(truth, edges)
+    found = [mean_interval(errors[places == i]) for i in range(len(edges) - 1)]
+    columns = {name: [getattr(one, name) for one in found] for name in ("n", "mae", "low", "high")}
+    counts = None if train is None else np.bincount(_bins(train, edges), minlength=len(found))
+    n_train = None if counts is None else counts.tolist()
+    return {"edges": edges.tolist(), **columns, "n_train": n_train}
+
+
+def bin_edges(values: NDArray[Any]) -> Columns:
+    """Edges of at most 20 bins of one width over the values: (n,) -> (b + 1,).
+
+    Bins of whole numbers hold equally many of them, or a target such as age would look uneven.
+
+    >>> bin_edges(np.array([0.0, 1.5, 2.0])).tolist()[:3]
+    [0.0, 0.1, 0.2]
+    """
+    low, high = float(values.min()), float(values.max())
+    if (values == np.floor(values)).all():
+        width = math.ceil((high - low + 1) / BINS)
+        bins = math.ceil((high - low + 1) / width)
+        return low - 0.5 + width * np.arange(bins + 1.0)
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.linspace(low, high, BINS + 1)
+
+
+def _bins(values: NDArray[Any], edges: Columns) -> NDArray[np.int64]:
+    """The bin of each value; the last bin holds its upper edge."""
+    return (np.searchsorted(edges, values, side="right") - 1).clip(0, len(edges) - 2)
+
+
+# ------------------------------------------------------------------------------------ unseen
+
+
+def unseen(run: RunFolder, options: Options) -> Result:
+    """Error inside and outside the ranges of the first target that training has seen."""
+    name, values = run.targets[0], run.truth[:, 0]
+    if not options.seen:
+        raise DoesNotApply(
+            f"unseen needs the ranges of {name} that training has seen: --seen LOW:HIGH, "
+            "as often as needed."
+        )
+    inside = np.zeros(len(values), bool)
+    for low, high in options.seen:
+        inside |= (values >= low) & (values <= high)
+    if inside.all() or not inside.any():
+        which = "inside" if inside.all() else "outside"
+        ranges = ", ".join(f"{low:g}:{high:g}" for low, high in options.seen)
+        raise ValueError(
+            f"unseen compares samples inside and outside of --seen; all {len(values)} are {which} "
+            f"{ranges}. {name} runs from {values.min():g} to {values.max():g}: choose other ranges."
+        )
+    errors = run.errors.mean(axis=1)
+    return Result(
+        {
+            "ranges": [list(one) for one in options.seen],
+            "seen": mean_interval(errors[inside])._asdict(),
+            "unseen": mean_interval(errors[~inside])._asdict(),
+        }
+    )
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """LOW:HIGH as two numbers.
+
+    >>> parse_range("-5:20")
+    (-5.0, 20.0)
+    """
+    parts = text.split(":")
+    try:
+        low, high = (float(part) for part in parts)
+    except ValueError:
+        low, high = math.nan, math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise ValueError(f"--seen needs LOW:HIGH, two numbers such as 20:50; got {text!r}.")
+    return low, high

@@ -1,0 +1,140 @@
+"""Pictures of the features: a map in two dimensions, and the similarities sorted by label."""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA  # type: ignore[import-untyped]
+from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+
+from rnc.loss.pairwise import Pairwise, resolve_similarity
+from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+
+MOST_ROWS = 200
+LEAST_POINTS = 4
+
+Map = Callable[[NDArray[np.float64], int], NDArray[Any]]
+"""Features (k, d) and a seed -> points (k, 2)."""
+
+
+def map_analysis(run: RunFolder, options: Options) -> Result:
+    """A 2-D map of the features in features.safetensors."""
+    method = options.map_method or default_method()
+    if len(run.rows) < LEAST_POINTS:
+        raise DoesNotApply(
+            f"A map needs at least {LEAST_POINTS} samples; {run.path} has features of "
+            f"{len(run.rows)}."
+        )
+    options.show(0, 1, f"{method} of {len(run.rows)} samples")
+    points = map_features(run.features, method)
+    x, y = points.T.astype(float).tolist()
+    return Result({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
+
+
+def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) -> NDArray[Any]:
+    """Points in the plane for features: (k, d) -> (k, 2).
+
+    The same features give the same map. Distances of pca are those of the features as far as two
+    dimensions go; of tsne and umap only neighbourhoods mean something. 2,000 samples take tsne 15
+    seconds on one core.
+
+    Args:
+        features: (k, d), k at least 4.
+        method: a key of MAPS.
+        seed: of tsne and umap.
+
+    >>> map_features(np.eye(5), "pca").shape
+    (5, 2)
+    """
+    if method not in MAPS:
+        raise ValueError(f"Unknown map method {method!r}; known are {', '.join(MAPS)}.")
+    if features.ndim != 2 or len(features) < LEAST_POINTS:
+        raise ValueError(
+            f"A map needs features (k, d) with k >= {LEAST_POINTS}; got {features.shape}."
+        )
+    rows = features.astype(np.float64)
+    rows = rows - rows.mean(axis=0)
+    scale = np.abs(rows).max()
+    if scale == 0:
+        raise DoesNotApply(
+            f"A map needs features that differ; those of all {len(rows)} samples are the same. "
+            "The training collapsed: lower its learning rate."
+        )
+    return MAPS[method](rows / scale, seed)  # maps do not depend on the scale, but for underflow
+
+
+def default_method() -> str:
+    """The map to draw if none is asked for: umap if the extra is installed, else tsne."""
+    return "umap" if find_spec("umap") is not None else "tsne"
+
+
+def _pca(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
+    found = PCA(min(2, features.shape[1]), random_state=seed).fit_transform(features)
+    points = np.zeros((len(features), 2))  # one feature makes a line
+    points[:, : found.shape[1]] = found
+    return points
+
+
+def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    start = _pca(features, seed)
+    start *= 1e-4 / start[:, 0].std()  # small, as its authors advise
+    made = TSNE(2, perplexity=perplexity, init=start, learning_rate="auto", random_state=seed)
+    return np.asarray(made.fit_transform(features))
+
+
+def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
+    try:
+        umap = import_module("umap")
+    except ImportError as error:
+        raise ImportError(
+            "The map method umap needs the extra umap: pip install 'rank-n-contrast[umap]'. "
+            "Without it, take --map-method tsne or pca."
+        ) from error
+    neighbours = min(15, len(features) - 1)
+    # One thread: with a seed it takes no more, and would warn that it does not.
+    made = umap.UMAP(n_components=2, n_neighbors=neighbours, random_state=seed, n_jobs=1)
+    return np.asarray(made.fit_transform(features))
+
+
+MAPS: dict[str, Map] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
+
+
+# -------------------------------------------------------------------------------- similarity
+
+
+def similarity(run: RunFolder, _: Options) -> Result:
+    """The similarity matrix of the features, by the run's similarity, in order of the label."""
+    labels = run.truth[run.rows, 0]
+    chosen, matrix = sorted_similarity(run.features, labels, run.fit.similarity)
+    content = {"target": run.targets[0], "labels": labels[chosen].tolist()}
+    return Result(content, {"matrix": torch.from_numpy(matrix)})
+
+
+def sorted_similarity(
+    features: NDArray[Any],
+    labels: NDArray[Any],
+    similarity: str | Pairwise = "l2",
+    most: int = MOST_ROWS,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Which samples, in order of their labels, and their similarities: (k,) and (k, k).
+
+    Args:
+        features: (n, d).
+        labels: (n,).
+        similarity: as for `rnc_loss`.
+        most: rows of the matrix; of more samples, some evenly spaced in rank.
+
+    >>> sorted_similarity(np.array([[3.0], [1.0], [2.0]]), np.array([3, 1, 2]))[1]
+    array([[-0., -1., -2.],
+           [-1., -0., -1.],
+           [-2., -1., -0.]], dtype=float32)
+    """
+    order = np.argsort(labels, kind="stable")
+    chosen = order[np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int)]
+    z = torch.from_numpy(features[chosen]).double()
+    return chosen, resolve_similarity(similarity)(z, z).float().numpy()

@@ -1,0 +1,120 @@
+"""How well the order of the labels is kept: the loss against its bound, delta, and ordinality."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rnc.loss import rnc_loss
+from rnc.loss.theory import is_delta_ordered, lower_bound
+from rnc.metrics import ordinality
+from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+
+LEAST = 3
+_NEARLY_ONE = 1 - 1e-9
+_STEPS = 30  # halvings of 0..1
+
+
+def order(run: RunFolder, _: Options) -> Result:
+    """Loss, bound, gap and delta on batches of the test features, and ordinality on all."""
+    if len(run.rows) < LEAST:
+        raise DoesNotApply(
+            f"order needs at least {LEAST} samples; {run.path} has features of {len(run.rows)}."
+        )
+    batch_size = min(run.fit.batch_size, len(run.rows))
+    batch_size = max(2, batch_size)
+    truth = run.truth[run.rows]
+    found: dict[str, Any] = order_of(
+        run.features, truth, batch_size=batch_size, temperature=run.fit.temperature, **run.pairs
+    )
+    for name, score in ordinality(run.features, truth, **run.pairs)._asdict().items():
+        found[name] = None if math.isnan(score) else score
+    return Result(found)
+
+
+def order_of(
+    features: NDArray[Any],
+    targets: NDArray[Any],
+    *,
+    batch_size: int = 256,
+    seed: int = 0,
+    temperature: float = 2.0,
+    label_distance: str = "l1",
+    period: float | None = None,
+    similarity: str = "l2",
+) -> dict[str, float | None]:
+    """Mean loss, bound and gap of batches, and the smallest delta for which all are ordered.
+
+    Loss and bound grow with the batch, so compare runs by batches of one size; the gap grows
+    less. delta is None where no value below 1 will do, as for most features of real data.
+
+    Args:
+        features: (n, d).
+        targets: (n, t).
+        batch_size: samples per batch; those that fill no batch are left out.
+        seed: of the order of the samples.
+        temperature: as for `rnc_loss`.
+        label_distance: likewise.
+        period: likewise.
+        similarity: likewise.
+
+    >>> line = np.arange(4.0)[:, None]
+    >>> order_of(10 * line, line, batch_size=4)["delta"] < 0.21
+    True
+    """
+    if not 2 <= batch_size <= len(features):
+        raise ValueError(
+            f"order_of needs 2 <= batch_size <= n samples; got {batch_size} and {len(features)}."
+        )
+    shuffled = np.random.default_rng(seed).permutation(len(features))
+    whole = len(features) // batch_size * batch_size
+    batches = [
+        (torch.from_numpy(features[rows]).double(), torch.from_numpy(targets[rows]))
+        for rows in shuffled[:whole].reshape(-1, batch_size)
+    ]
+    pairs: dict[str, Any] = {"label_distance": label_distance, "period": period}
+    whole_pairs = pairs | {"temperature": temperature, "similarity": similarity}
+    losses = [float(rnc_loss(z, y, **whole_pairs)) for z, y in batches]
+    bounds = [float(lower_bound(y, **pairs)) for _, y in batches]
+    loss, bound = float(np.mean(losses)), float(np.mean(bounds))
+    delta = smallest_delta(batches, **whole_pairs)
+    return {"loss": loss, "bound": bound, "gap": loss - bound, "delta": delta}
+
+
+def smallest_delta(
+    batches: list[tuple[Tensor, Tensor]],
+    *,
+    temperature: float = 2.0,
+    label_distance: str = "l1",
+    period: float | None = None,
+    similarity: str = "l2",
+) -> float | None:
+    """The smallest delta, to nine digits, for which all batches are delta-ordered; None if none is.
+
+    A larger delta asks for less, so the border is found by halving.
+    """
+
+    def holds(delta: float) -> bool:
+        return all(
+            is_delta_ordered(
+                features,
+                targets,
+                delta,
+                temperature=temperature,
+                label_distance=label_distance,
+                period=period,
+                similarity=similarity,
+            )
+            for features, targets in batches
+        )
+
+    low, high = 0.0, _NEARLY_ONE
+    if not holds(high):
+        return None
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,1 @@
+"""The datasets of the paper: one reader per file."""

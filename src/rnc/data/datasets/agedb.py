@@ -1,0 +1,192 @@
+"""AgeDB: age from photos of 567 celebrities (Moschoglou et al. 2017).
+
+A copy is the folder `AgeDB` with images `<number>_<name>_<age>_<m or f>.jpg`, and beside it
+`agedb.csv` (columns age, path, split) of Yang et al. 2021, whose split the paper uses. In that
+split every person of the test rows is in the train rows, too: it measures age on known faces.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+
+from rnc.data.datasets.registry import (
+    Dataset,
+    Finding,
+    balanced_split,
+    check_choice,
+    collect,
+    count_finding,
+    first_existing,
+    image_findings,
+    image_table,
+    not_found,
+    published_rows,
+    range_finding,
+)
+from rnc.data.errors import DataError, some
+from rnc.data.images import image_files
+from rnc.data.splits import SPLITS
+from rnc.data.table import Table
+
+_COUNTS = {"images": 16_488, "persons": 567, "train": 12_208, "val": 2_140, "test": 2_140}
+_AGES = (0, 101)
+_MOST_PER_AGE = 30  # in val and in test, as in the published split
+_SPLITS = ("published", "person", "balanced")
+_NAME = re.compile(r"\d+_(?P<person>.+)_(?P<age>\d+)_(?P<sex>[mf])\.jpg", re.IGNORECASE)
+_ADVICE = "Give the folder that holds AgeDB/ with the images and agedb.csv."
+
+
+def read(
+    root: Path,
+    *,
+    split: str = "published",
+    split_seed: int = 0,
+    image_size: int = 224,
+    skip_bad: bool = False,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Table:
+    """Read a copy; the target is age, the subgroups are person and sex.
+
+    Args:
+        root: the folder that holds AgeDB/ and agedb.csv.
+        split: "published" is that of agedb.csv, as in the paper. "person": no person is in two
+            parts. "balanced": the published rule (val and test even over ages), drawn by us. The
+            last two need no agedb.csv.
+        split_seed: seed of the last two.
+        image_size: side of the square that every image becomes, in pixels.
+        skip_bad: leave out images that are missing or broken, instead of raising.
+        cache: folder for decoded images; None keeps them in memory.
+        progress: show a bar while images are decoded.
+    """
+    check_choice("split", split, _SPLITS)
+    frame, folder, place = _rows(root)
+    if split == "published" and "split" not in frame:
+        raise DataError(
+            f"{root} has the images of AgeDB, but no agedb.csv, which holds the published split. "
+            "Put it beside the folder AgeDB, or choose split='person' or split='balanced'."
+        )
+    if split == "balanced":
+        ages, names = frame["age"].to_numpy(), frame["path"].tolist()
+        frame["split"] = balanced_split(ages, names, most=_MOST_PER_AGE, seed=split_seed)
+    return image_table(
+        frame,
+        targets=("age",),
+        folder=folder,
+        place=place,
+        variant="all",
+        split_column=None if split == "person" else "split",
+        group_column="person" if split == "person" else None,
+        subgroup_columns=("person", "sex"),
+        fractions=[_COUNTS[part] / _COUNTS["images"] for part in SPLITS],
+        split_seed=split_seed,
+        image_size=image_size,
+        skip_bad=skip_bad,
+        cache=cache,
+        progress=progress,
+    )
+
+
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
+    """Compare a copy with the published set: counts, ages, persons, missing and broken images."""
+    return collect(_findings(root, progress))
+
+
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
+    frame, folder, place = _rows(root)
+    yield count_finding(f"images in {Path(place).name}", len(frame), _COUNTS["images"])
+    yield count_finding("persons", frame["person"].nunique(), _COUNTS["persons"])
+    yield range_finding("age", frame["age"].to_numpy(), _AGES)
+    if "split" in frame:
+        yield from _split_findings(frame)
+        if unlisted := {*_images(folder)} - {*frame["path"]}:
+            yield Finding(
+                "warning",
+                f"{len(unlisted):,} images are not in {place} and are left out: "
+                f"{some(sorted(unlisted), 3)}.",
+            )
+    else:
+        yield Finding(
+            "warning",
+            f"No agedb.csv in {root}, so the published split is unknown. Put it beside the folder "
+            "AgeDB, or read with split='person' or split='balanced'.",
+        )
+    yield from image_findings(folder, frame["path"], progress)
+
+
+def _split_findings(frame: pd.DataFrame) -> Iterator[Finding]:
+    for part in SPLITS:
+        yield count_finding(f"{part} images", int((frame["split"] == part).sum()), _COUNTS[part])
+    train, test = (set(frame["person"][frame["split"] == part]) for part in ("train", "test"))
+    if shared := train & test:
+        yield Finding(
+            "warning",
+            f"{len(shared)} of {len(test)} persons of the test images are in the train images, "
+            "too. The published split is so; split='person' keeps persons apart.",
+        )
+    in_name = frame["path"].map(lambda path: _parts(path)["age"]).astype(float)
+    wrong = frame[in_name != frame["age"]]
+    if len(wrong):
+        first = wrong.iloc[0]
+        yield Finding(
+            "error",
+            f"{len(wrong):,} ages are not those of the file names, such as row {wrong.index[0]}: "
+            f"age {first['age']:g} for {first['path']}. Get agedb.csv again.",
+        )
+
+
+def _rows(root: Path) -> tuple[pd.DataFrame, Path, str]:
+    """All rows, the folder that paths are relative to, and where the rows come from.
+
+    Columns are age, path, person, sex, and split where it is known.
+    """
+    folder = root.parent if root.name == "AgeDB" and not (root / "AgeDB").is_dir() else root
+    if not (folder / "AgeDB").is_dir():
+        raise not_found("AgeDB", root, "the folder AgeDB", _ADVICE)
+    csv = first_existing(folder, ("agedb.csv", "data/agedb.csv", "AgeDB/agedb.csv"))
+    if csv is None:
+        names = [path for path in _images(folder) if _NAME.fullmatch(path.removeprefix("AgeDB/"))]
+        if not names:
+            looked_for = "images <number>_<name>_<age>_<m or f>.jpg"
+            raise not_found("AgeDB", folder / "AgeDB", looked_for, _ADVICE)
+        ages = [float(_parts(path)["age"]) for path in names]
+        frame = pd.DataFrame({"age": ages, "path": names})
+    else:
+        frame = published_rows(csv)
+        for row, path in frame["path"].items():
+            if not _NAME.fullmatch(path.removeprefix("AgeDB/")):
+                raise DataError(
+                    f"{csv} row {row}: path is {path!r}, expected AgeDB/<number>_<name>_<age>_<m "
+                    "or f>.jpg. Get the agedb.csv of Yang et al. 2021."
+                )
+    parts = [_parts(path) for path in frame["path"]]
+    frame["person"] = np.array([part["person"] for part in parts])
+    frame["sex"] = np.array([part["sex"].lower() for part in parts])
+    return frame, folder, str(csv or folder / "AgeDB")
+
+
+def _images(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in image_files(folder / "AgeDB")]
+
+
+def _parts(path: str) -> dict[str, str]:
+    """Person, age and sex, as the file name has them."""
+    match = _NAME.fullmatch(path.removeprefix("AgeDB/"))
+    assert match is not None
+    return match.groupdict()
+
+
+DATASET = Dataset(
+    name="agedb",
+    title="AgeDB",
+    what="age in years from photos of faces",
+    access="https://ibug.doc.ic.ac.uk/resources/agedb: a zip file whose password the authors give "
+    "to academics. agedb.csv is in the public code of Yang et al. 2021 (imbalanced regression).",
+    counts=_COUNTS,
+    ranges={"age": _AGES},
+    read=read,
+    check=check,
+)

@@ -1,0 +1,359 @@
+"""MPIIFaceGaze: where 15 persons look, from photos of their faces (Zhang et al. 2017).
+
+A copy is the normalised set (not the raw one, whose faces are not turned upright), in one of:
+
+    mat      p00.mat ... p14.mat, which are HDF5: Data/data (n, 3, 448, 448), Data/label (n, 16)
+    h5       MPIIFaceGaze.h5 of common gaze code: p00/image/0000 (448, 448, 3), p00/gaze/0000 (2,)
+    gazehub  Image/p00/face/1.jpg ... and Label/p00.label, one line per image
+
+The first two hold colours as BGR and gaze as (pitch, yaw) in radians; the third holds JPEG files,
+and (yaw, pitch). All become RGB and (pitch, yaw) in degrees.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+
+from rnc.data.datasets.registry import (
+    Dataset,
+    Finding,
+    check_choice,
+    collect,
+    count_finding,
+    first_existing,
+    image_findings,
+    image_table,
+    need,
+    not_found,
+    range_finding,
+)
+from rnc.data.errors import DataError, some
+from rnc.data.table import Table
+
+_COUNTS = {"images": 45_000, "persons": 15, "train": 33_000, "val": 6_000, "test": 6_000}
+_RANGES = {"pitch": (-40.0, 10.0), "yaw": (-45.0, 45.0)}
+_PERSONS = tuple(f"p{i:02d}" for i in range(15))
+_PER_PERSON = 3_000
+_ORDERS = ("bgr", "rgb")
+_BLOCK = 64  # images that are in memory at full size
+_SAMPLE = 20  # images per person that show the order of the colours
+_ADVICE = (
+    "Give the folder of the normalised set: of p00.mat ... p14.mat, of MPIIFaceGaze.h5, or of "
+    "Image/ and Label/."
+)
+
+
+class _Copy(NamedTuple):
+    """Where a copy is, and how it is laid out."""
+
+    layout: str
+    path: Path
+
+
+def read(
+    root: Path,
+    *,
+    val_persons: Sequence[str] = ("p11", "p12"),
+    test_persons: Sequence[str] = ("p13", "p14"),
+    channel_order: str = "bgr",
+    image_size: int = 224,
+    skip_bad: bool = False,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Table:
+    """Read a copy; the targets are pitch and yaw in degrees, the subgroup is person.
+
+    The paper splits 11 / 2 / 2 persons and does not say which: the last four are our choice.
+
+    Args:
+        root: the folder of the copy.
+        val_persons: who validates.
+        test_persons: who tests; everybody else trains.
+        channel_order: of the colours in HDF5 files, "bgr" or "rgb".
+        image_size: side of the square that every image becomes, in pixels.
+        skip_bad: leave out JPEG files that are missing or broken, instead of raising.
+        cache: folder for decoded JPEG files; None keeps them in memory, as all of HDF5 is.
+        progress: show a bar.
+    """
+    check_choice("channel_order", channel_order, _ORDERS)
+    copy = _find(root)
+    persons = _persons(copy)
+    _check_persons(persons, val_persons, test_persons, root)
+    part = dict.fromkeys(persons, "train")
+    part |= dict.fromkeys(val_persons, "val") | dict.fromkeys(test_persons, "test")
+    if copy.layout == "gazehub":
+        frame = pd.concat([_label_rows(copy, person) for person in persons], ignore_index=True)
+        frame["split"] = frame["person"].map(part)
+        return image_table(
+            frame,
+            targets=("pitch", "yaw"),
+            folder=copy.path / "Image",
+            place=str(copy.path / "Label"),
+            variant="all",
+            subgroup_columns=("person",),
+            image_size=image_size,
+            skip_bad=skip_bad,
+            cache=cache,
+            progress=progress,
+        )
+    return _hdf5_table(copy, part, image_size, channel_order, progress)
+
+
+def _hdf5_table(
+    copy: _Copy, part: dict[str, str], side: int, channel_order: str, progress: bool
+) -> Table:
+    gaze = {person: _gaze(copy, person) for person in part}
+    total = sum(len(angles) for angles in gaze.values())
+    x, done = np.empty((total, 3, side, side), np.uint8), 0
+    bar = track(part, "Reading persons", console=Console(stderr=True), disable=not progress)
+    for person in bar:
+        for image in _images(copy, person, range(len(gaze[person]))):
+            rgb = image if channel_order == "rgb" else image[:, :, ::-1]
+            picture = Image.fromarray(np.ascontiguousarray(rgb))
+            if picture.size != (side, side):
+                picture = picture.resize((side, side), Image.Resampling.BICUBIC, reducing_gap=3.0)
+            x[done] = np.asarray(picture).transpose(2, 0, 1)
+            done += 1
+    persons = np.repeat(list(gaze), [len(angles) for angles in gaze.values()])
+    return Table(
+        x,
+        y=np.concatenate(list(gaze.values())),
+        target_names=("pitch", "yaw"),
+        kind="image",
+        split=np.array([part[person] for person in persons]),
+        names=np.array([f"{p}/{i:04d}" for p, a in gaze.items() for i in range(len(a))]),
+        subgroup={"person": persons},
+    )
+
+
+def _check_persons(
+    persons: Sequence[str], val: Sequence[str], test: Sequence[str], root: Path
+) -> None:
+    for option, chosen in (("val_persons", val), ("test_persons", test)):
+        absent = [person for person in chosen if person not in persons]
+        if absent or not chosen:
+            raise DataError(
+                f"{option} must name persons of the copy in {root}, which has "
+                f"{some(persons, 15)}; got {some(chosen) or 'none'}."
+            )
+    if both := set(val) & set(test):
+        raise DataError(f"val_persons and test_persons share {', '.join(sorted(both))}.")
+    if not set(persons) - set(val) - set(test):
+        raise DataError(f"Nobody is left to train: {some(persons, 15)} validate or test.")
+
+
+# ------------------------------------------------------------------------------------------ check
+
+
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
+    """Compare a copy with the published set: persons, counts, angles, colours, broken files."""
+    return collect(_findings(root, progress))
+
+
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
+    copy = _find(root)
+    persons = _persons(copy)
+    yield Finding("ok", f"Layout {copy.layout} in {copy.path}.")
+    if absent := [person for person in _PERSONS if person not in persons]:
+        yield Finding("error", f"Persons {some(absent, 15)} are missing. {_ADVICE}")
+    angles, paths = {}, []
+    for person in persons:
+        try:
+            if copy.layout == "gazehub":
+                rows = _label_rows(copy, person)
+                angles[person] = rows[["pitch", "yaw"]].to_numpy()
+                paths += rows["path"].tolist()
+            else:
+                angles[person] = _gaze(copy, person)
+        except DataError as error:
+            yield Finding("error", str(error))
+    if not angles:
+        return
+    yield count_finding("persons", len(angles), _COUNTS["persons"])
+    for person, values in angles.items():
+        if len(values) != _PER_PERSON:
+            yield count_finding(f"images of {person}", len(values), _PER_PERSON)
+    together = np.concatenate(list(angles.values()))
+    yield count_finding("images", len(together), _COUNTS["images"])
+    for i, (name, published) in enumerate(_RANGES.items()):
+        yield range_finding(name, together[:, i], published, " degrees")
+    if copy.layout == "gazehub":
+        yield from image_findings(copy.path / "Image", paths, progress)
+    else:
+        yield _colour_finding(copy, {person: len(values) for person, values in angles.items()})
+
+
+def _colour_finding(copy: _Copy, counts: dict[str, int]) -> Finding:
+    """Faces are redder than blue; where they are not, the channels are in the other order."""
+    means = [
+        image.mean(axis=(0, 1))
+        for person, n in counts.items()
+        for image in _images(copy, person, range(min(n, _SAMPLE)))
+    ]
+    first, _, last = np.mean(means, axis=0)
+    if last >= first:
+        return Finding("ok", f"Colours are in the order BGR (blue {first:.0f}, red {last:.0f}).")
+    return Finding(
+        "warning",
+        f"Colours look like RGB (first channel {first:.0f}, last {last:.0f} of 255; faces have "
+        "more red than blue). Look at some images, and read with channel_order='rgb' if so.",
+    )
+
+
+# -------------------------------------------------------------------------------------- the files
+
+
+def _find(root: Path) -> _Copy:
+    for folder in (root, root / "MPIIFaceGaze_normalizad", root / "MPIIFaceGaze_normalized"):
+        if any((folder / f"{person}.mat").is_file() for person in _PERSONS):
+            return _Copy("mat", folder)
+    if (h5 := first_existing(root, ("MPIIFaceGaze.h5",))) is not None:
+        return _Copy("h5", h5)
+    for folder in (root, root / "MPIIFaceGaze"):
+        if (folder / "Image").is_dir() and (folder / "Label").is_dir():
+            return _Copy("gazehub", folder)
+    if any((root / person / f"{person}.txt").is_file() for person in _PERSONS):
+        raise DataError(
+            f"{root} is the raw MPIIFaceGaze, whose faces are not normalised. Download "
+            "MPIIFaceGaze_normalized.zip instead."
+        )
+    looked_for = "p00.mat ... p14.mat, MPIIFaceGaze.h5, or Image/ and Label/"
+    raise not_found("the normalised MPIIFaceGaze", root, looked_for, _ADVICE)
+
+
+def _persons(copy: _Copy) -> list[str]:
+    if copy.layout == "mat":
+        return [person for person in _PERSONS if (copy.path / f"{person}.mat").is_file()]
+    if copy.layout == "gazehub":
+        found = [p for p in _PERSONS if (copy.path / "Label" / f"{p}.label").is_file()]
+    else:
+        with _hdf5(copy.path) as file:
+            found = [person for person in _PERSONS if person in file]
+    if not found:
+        raise DataError(f"{copy.path} has none of the persons p00 ... p14. {_ADVICE}")
+    return found
+
+
+def _label_rows(copy: _Copy, person: str) -> pd.DataFrame:
+    """Path, pitch, yaw and person of every line of a label file."""
+    file = copy.path / "Label" / f"{person}.label"
+    rows = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()[1:], start=2):
+        fields = line.split()
+        try:
+            yaw, pitch = (float(angle) for angle in fields[7].split(","))
+        except (IndexError, ValueError) as error:
+            raise DataError(
+                f"{file} line {number}: expected the path of a face first and 'yaw,pitch' in "
+                f"radians as field 8; got {line[:80]!r}."
+            ) from error
+        rows.append((fields[0], pitch, yaw))
+    frame = pd.DataFrame(rows, columns=["path", "pitch", "yaw"])
+    frame[["pitch", "yaw"]] = _degrees(frame[["pitch", "yaw"]].to_numpy(dtype=float), file)
+    return frame.assign(person=person)
+
+
+@contextmanager
+def _hdf5(file: Path) -> Iterator[Any]:
+    h5py = need("h5py", "gaze", f"Reading {file.name}")
+    try:
+        opened = h5py.File(file, "r")
+    except OSError as error:
+        with file.open("rb") as stream:
+            old = stream.read(10) == b"MATLAB 5.0"
+        hint = (
+            "It is an old Matlab file, such as those of MPIIGaze, which has eyes only: download "
+            "MPIIFaceGaze_normalized.zip."
+            if old
+            else "It may be cut short: download it again."
+        )
+        raise DataError(f"{file} cannot be read as HDF5 ({error}). {hint}") from error
+    with opened:
+        yield opened
+
+
+def _gaze(copy: _Copy, person: str) -> NDArray[np.float64]:
+    """Pitch and yaw of all images of a person in degrees: (n, 2)."""
+    if copy.layout == "mat":
+        file = copy.path / f"{person}.mat"
+        with _hdf5(file) as opened:
+            data, label = opened.get("Data/data"), opened.get("Data/label")
+            shapes = [None if values is None else values.shape for values in (data, label)]
+            if not _fit(*shapes):
+                raise DataError(
+                    f"{file} needs Data/data (n, 3, h, w) and Data/label (n, 4 or more); got "
+                    f"{shapes[0]} and {shapes[1]}. Download MPIIFaceGaze_normalized.zip again."
+                )
+            return _degrees(np.asarray(label[:, :2], dtype=float), file)
+    with _hdf5(copy.path) as opened:
+        group = opened[person]
+        image, gaze = (set(group.get(name) or ()) for name in ("image", "gaze"))
+        if not image or image != gaze:
+            raise DataError(
+                f"{copy.path} needs as many {person}/image as {person}/gaze, by the same names; "
+                f"got {len(image)} and {len(gaze)}. Make the file again."
+            )
+        angles = np.array([group["gaze"][name][()] for name in sorted(gaze)], dtype=float)
+    return _degrees(angles.reshape(len(angles), -1)[:, :2], copy.path)
+
+
+def _fit(data: Sequence[int] | None, label: Sequence[int] | None) -> bool:
+    if data is None or label is None or len(data) != 4 or len(label) != 2:
+        return False
+    return data[1] == 3 and data[2] == data[3] and label[0] == data[0] > 0 and label[1] >= 4
+
+
+def _degrees(radians: NDArray[np.float64], file: Path) -> NDArray[np.float64]:
+    largest = np.abs(radians).max(initial=0.0)
+    if not largest <= np.pi / 2:  # NaN, too
+        raise DataError(
+            f"{file}: gaze must be in radians, at most pi / 2; got {largest:g}. It may be of "
+            "another version, or in degrees."
+        )
+    return np.degrees(radians)
+
+
+def _images(copy: _Copy, person: str, rows: range) -> Iterator[NDArray[np.uint8]]:
+    """Pixels as they are in the file: (h, w, 3)."""
+    if copy.layout == "mat":
+        file = copy.path / f"{person}.mat"
+        with _hdf5(file) as opened:
+            for start in range(rows.start, rows.stop, _BLOCK):
+                block = opened["Data/data"][start : min(start + _BLOCK, rows.stop)]
+                yield from _bytes(block, file).transpose(0, 2, 3, 1)
+        return
+    with _hdf5(copy.path) as opened:
+        group = opened[person]["image"]
+        for name in sorted(group)[rows.start : rows.stop]:
+            yield _bytes(group[name][()], copy.path)
+
+
+def _bytes(pixels: NDArray[Any], file: Path) -> NDArray[np.uint8]:
+    if pixels.dtype == np.uint8:
+        return pixels
+    low, high = pixels.min(), pixels.max()
+    if not (low >= 0 and 1 < high <= 255):
+        raise DataError(f"{file}: pixels must be 0 to 255; got {low:g} to {high:g}.")
+    return pixels.round().astype(np.uint8)
+
+
+DATASET = Dataset(
+    name="mpiifacegaze",
+    title="MPIIFaceGaze",
+    what="pitch and yaw of the gaze in degrees from photos of faces",
+    access="http://datasets.d2.mpi-inf.mpg.de/MPIIGaze/MPIIFaceGaze_normalized.zip: open download, "
+    "CC BY-NC-SA 4.0.",
+    counts=_COUNTS,
+    ranges=_RANGES,
+    read=read,
+    check=check,
+    extra="gaze",
+)

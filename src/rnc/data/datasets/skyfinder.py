@@ -1,0 +1,261 @@
+"""SkyFinder: air temperature from photos of outdoor webcams (Mihail et al. 2016).
+
+A copy is `complete_table_with_mcr.csv` (columns Filename, CamId, Year, Month, Day, Hour, Min,
+TempM in degrees Celsius, and more) and the images `images/<CamId>/<Filename>`. As Chu et al. 2018,
+whom the paper follows, we take the image nearest to 11 o'clock of each camera and day. TempM is
+-9999 or -999 where the temperature is unknown.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.datasets.registry import (
+    Dataset,
+    Finding,
+    check_choice,
+    collect,
+    count_finding,
+    first_existing,
+    image_findings,
+    image_table,
+    not_found,
+    range_finding,
+)
+from rnc.data.errors import DataError, some
+from rnc.data.inputs import Skipped
+from rnc.data.labels import read_targets
+from rnc.data.sources import column, read_frame
+from rnc.data.splits import SPLITS
+from rnc.data.table import Table
+
+_COUNTS = {
+    "images": 35_417,
+    "cameras": 44,
+    "train": 28_373,
+    "val": 3_522,
+    "test": 3_522,
+    "rows with a temperature": 94_468,
+}
+_TEMPERATURES = (-20, 49)
+_CSV = "complete_table_with_mcr.csv"
+_TIME = ("Year", "Month", "Day", "Hour", "Min")
+_UNKNOWN = -900  # TempM below it is no temperature
+_SPLITS = ("image", "camera")
+_CLOCKS = ("table", "solar")
+_ADVICE = f"Give the folder that holds {_CSV} and images/<CamId>/<Filename>."
+
+
+def read(
+    root: Path,
+    *,
+    hour: float | None = 11.0,
+    clock: str = "table",
+    within_minutes: float | None = None,
+    cameras: Sequence[int] | None = None,
+    split: str = "image",
+    split_seed: int = 0,
+    image_size: int = 224,
+    skip_bad: bool = False,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Table:
+    """Read a copy; the target is temperature in degrees Celsius, the subgroup is camera.
+
+    The paper's files and split are not published: clock, ties (the earlier image) and split are
+    our choice. Cameras without a folder of images are left out and listed in `skipped`.
+
+    Args:
+        root: the folder that holds complete_table_with_mcr.csv and images/.
+        hour: of each camera and day, take the image nearest to it; None takes all images.
+        clock: "table" is Hour and Min as they are; "solar" takes them for UTC and adds Longitude /
+            15 hours. Nobody says which the table holds.
+        within_minutes: leave out days whose nearest image is further from the hour.
+        cameras: the CamId of the cameras to read; None reads all.
+        split: "image" shares out images, so that cameras are in all parts; "camera" keeps the
+            images of a camera together.
+        split_seed: its seed.
+        image_size: side of the square that every image becomes, in pixels.
+        skip_bad: leave out images that are missing or broken, instead of raising.
+        cache: folder for decoded images; None keeps them in memory.
+        progress: show a bar while images are decoded.
+    """
+    check_choice("split", split, _SPLITS)
+    check_choice("clock", clock, _CLOCKS)
+    frame, folder, csv, skipped = _rows(root)
+    if cameras is not None:
+        frame = _chosen(frame, cameras, csv)
+    if hour is not None:
+        frame = frame[_nearest(frame, hour, clock, within_minutes)]
+    if frame.empty:
+        raise DataError(
+            f"{csv}: no images are left within {within_minutes:g} minutes of {hour:g} o'clock. "
+            "Choose a larger within_minutes."
+        )
+    return image_table(
+        frame,
+        targets=("temperature",),
+        folder=folder,
+        place=str(csv),
+        variant=f"{hour} {clock} {within_minutes} {cameras}",
+        split_column=None,
+        group_column="camera" if split == "camera" else None,
+        subgroup_columns=("camera",),
+        fractions=[_COUNTS[part] / _COUNTS["images"] for part in SPLITS],
+        split_seed=split_seed,
+        skipped=skipped,
+        image_size=image_size,
+        skip_bad=skip_bad,
+        cache=cache,
+        progress=progress,
+    )
+
+
+def _chosen(frame: pd.DataFrame, cameras: Sequence[int], csv: Path) -> pd.DataFrame:
+    known = frame["camera"].unique().tolist()
+    if absent := [camera for camera in cameras if camera not in known]:
+        raise DataError(
+            f"{csv} and the image folders have no camera {some(absent)}; they have "
+            f"{some(sorted(known), 60)}."
+        )
+    return frame[frame["camera"].isin(list(cameras))]
+
+
+def _nearest(
+    frame: pd.DataFrame, hour: float, clock: str, within_minutes: float | None
+) -> NDArray[np.bool_]:
+    """Which rows are, of their camera and day, the nearest to an hour."""
+    if not 0 <= hour < 24:
+        raise DataError(f"hour must be 0 or more and less than 24; got {hour}.")
+    minutes = frame["minutes"].to_numpy()
+    if clock == "solar":
+        minutes = minutes + 4 * frame["longitude"].to_numpy()  # the sun takes 4 minutes a degree
+    away = np.abs(minutes % 1440 - 60 * hour)
+    days = pd.DataFrame({"camera": frame["camera"].to_numpy(), "day": minutes // 1440})
+    days = days.assign(away=away, minutes=minutes, name=frame["path"].to_numpy())
+    best = days.sort_values(["away", "minutes", "name"]).drop_duplicates(["camera", "day"])
+    stays: NDArray[np.bool_] = away <= (np.inf if within_minutes is None else within_minutes)
+    stays &= np.isin(np.arange(len(frame)), best.index)
+    return stays
+
+
+# ------------------------------------------------------------------------------------------ check
+
+
+def check(root: Path, progress: bool = False) -> Iterator[Finding]:
+    """Compare a copy with the published set: counts, temperatures, cameras, broken images."""
+    return collect(_findings(root, progress))
+
+
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
+    frame, folder, csv, skipped = _rows(root)
+    unknown = [one for one in skipped if not one.name.startswith("camera ")]
+    absent = [one.name for one in skipped if one.name.startswith("camera ")]
+    yield Finding(
+        "warning" if unknown else "ok",
+        f"{len(unknown):,} rows of {csv.name} have no temperature and are left out.",
+    )
+    if absent:
+        yield Finding("warning", f"No images below {folder} for {some(absent, 20)}: left out.")
+    what = "rows with a temperature and a camera folder"
+    yield count_finding(what, len(frame), _COUNTS["rows with a temperature"])
+    chosen = frame[_nearest(frame, 11.0, "table", None)]
+    yield count_finding("images nearest to 11 o'clock", len(chosen), _COUNTS["images"])
+    yield count_finding("cameras", frame["camera"].nunique(), _COUNTS["cameras"])
+    yield range_finding("temperature", chosen["temperature"].to_numpy(), _TEMPERATURES, " C")
+    yield _clock_finding(frame)
+    yield from image_findings(folder, frame["path"], progress)
+
+
+def _clock_finding(frame: pd.DataFrame) -> Finding:
+    """Whether the table's clock is that of the file names (YYYYMMDD_HHMMSS.jpg)."""
+    stem = frame["path"].str.extract(r"/\d{8}_(\d{2})(\d{2})\d{2}\.", expand=True)
+    known = stem.notna().all(axis=1)
+    named = 60 * stem[0][known].astype(int) + stem[1][known].astype(int)
+    away = (frame["minutes"][known] % 1440 - named).abs()
+    same = int((np.minimum(away, 1440 - away) <= 30).sum())
+    if known.any() and same < 0.9 * len(away):
+        return Finding(
+            "warning",
+            f"Hour and Min differ from the time in the file name in {len(away) - same:,} of "
+            f"{len(away):,} rows: the two are of different clocks. See the option clock.",
+        )
+    return Finding("ok", "Hour and Min are of the same clock as the file names.")
+
+
+# --------------------------------------------------------------------------------------- the rows
+
+
+class _Copy(NamedTuple):
+    """A copy's rows with a temperature and a camera folder, and what is left out."""
+
+    frame: pd.DataFrame
+    folder: Path
+    """Of the images."""
+    csv: Path
+    skipped: list[Skipped]
+
+
+def _rows(root: Path) -> _Copy:
+    csv = first_existing(root, (_CSV, f"images/{_CSV}"))
+    if csv is None:
+        raise not_found("SkyFinder", root, _CSV, _ADVICE)
+    table, place = read_frame(csv), str(csv)
+    for name in ("Filename", "CamId", "TempM", "Longitude", *_TIME):
+        column(table, name, place)
+    folder = root / "images" if (root / "images").is_dir() else root
+    temperature = read_targets(table.fillna({"TempM": -9999}), ["TempM"], place, False)[0][:, 0]
+    when, _, _ = read_targets(table, ["CamId", "Longitude", *_TIME], place, False)
+    frame = pd.DataFrame(
+        {"temperature": temperature, "camera": when[:, 0].astype(int)}, table.index
+    )
+    frame["longitude"] = when[:, 1]
+    frame["minutes"] = _minutes(when[:, 2:], table.index, place)
+    names = zip(frame["camera"], table["Filename"], strict=True)
+    frame["path"] = [f"{camera}/{str(name).strip()}" for camera, name in names]
+    known = (frame["temperature"] > _UNKNOWN).to_numpy()
+    there = frame["camera"].isin(
+        [c for c in frame["camera"].unique() if (folder / str(c)).is_dir()]
+    )
+    if not (known & there).any():
+        raise not_found("SkyFinder", folder, "a folder of images per CamId", _ADVICE)
+    skipped = [
+        Skipped(path, f"TempM is {value:g}, which means unknown")
+        for path, value in zip(frame["path"][~known], temperature[~known], strict=True)
+    ]
+    skipped += [
+        Skipped(f"camera {camera}", f"no folder {folder / str(camera)}; {count:,} rows left out")
+        for camera, count in frame["camera"][~there].value_counts().sort_index().items()
+    ]
+    return _Copy(frame[known & there], folder, csv, skipped)
+
+
+def _minutes(when: NDArray[np.float64], rows: pd.Index, place: str) -> NDArray[np.int64]:
+    """Minutes since 1970 by the clock of the table."""
+    parts = dict(zip(("year", "month", "day", "hour", "minute"), when.T.astype(int), strict=True))
+    times = pd.to_datetime(pd.DataFrame(parts), errors="coerce")
+    if times.isna().any():
+        first = int(times.isna().to_numpy().argmax())
+        values = " ".join(f"{value:g}" for value in when[first])
+        raise DataError(
+            f"{place} row {rows[first]}: {' '.join(_TIME)} is {values}, which is no time."
+        )
+    minutes: NDArray[np.int64] = times.to_numpy().astype("datetime64[m]").astype(np.int64)
+    return minutes
+
+
+DATASET = Dataset(
+    name="skyfinder",
+    title="SkyFinder",
+    what="air temperature in degrees Celsius from photos of webcams",
+    access="https://mvrl.cse.wustl.edu/datasets/skyfinder: open download, a table and one archive "
+    "of images per camera (six cameras are known to have none).",
+    counts=_COUNTS,
+    ranges={"temperature": _TEMPERATURES},
+    read=read,
+    check=check,
+)

@@ -1,5 +1,0 @@
-"""What a trained model is worth on data that it has not seen."""
-
-from rnc.evaluation.evaluate import Evaluation, evaluate, write_evaluation
-
-__all__ = ["Evaluation", "evaluate", "write_evaluation"]

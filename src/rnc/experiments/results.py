@@ -1,0 +1,363 @@
+"""Every result of the paper by name: a function from a setting to the plan of a table.
+
+A result that needs what the data do not have raises DoesNotApply, which says what that is. Adding
+one: a function, a line in RESULTS, its numbers in published.py, a line in docs/reproduce.md.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rnc.analyses.corruption import LEAST_SIDE, SEVERITIES
+from rnc.data.table import Table
+from rnc.experiments import scores
+from rnc.experiments.data import DIGITS
+from rnc.experiments.plan import Job, Line, Plan, Row, Setting
+from rnc.experiments.published import (
+    BIMODAL,
+    FINETUNE,
+    HEADS,
+    PROBE,
+    RATIO,
+    TO_AGEDB,
+    TO_IMDB,
+    TRIMODAL,
+    published,
+)
+from rnc.experiments.subsets import modes, with_modes, with_size
+from rnc.run.folder import SHARES, DoesNotApply
+
+Result = Callable[[Setting], Plan]
+
+TWO_VIEWS = 2
+IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
+SHORTER = 2
+"""The digits train so many times fewer epochs with resnet50, or a CPU would take half an hour."""
+
+
+def main(setting: Setting) -> Plan:
+    """Seven heads, end to end and on RnC."""
+    lines = []
+    for head, name in HEADS.items():
+        lines += [
+            _line(setting, name, setting.end2end(head=head)),
+            _line(setting, f"RnC({name})", setting.rnc(head=head)),
+        ]
+    return Plan("End-to-end regression, and the same heads on RnC", "", lines)
+
+
+def sota(setting: Setting) -> Plan:
+    """Other ways to learn representations, and other regression methods."""
+    one = scores.errors(setting.base.label_distance)
+    candidates: list[tuple[str, str, Callable[[], tuple[Job, ...]]]] = []
+    for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):
+        for objective, name in (("simclr", "SimCLR"), ("dino", "DINO"), ("supcon", "SupCon")):
+            jobs = partial(setting.jobs, scheme=scheme, objective=objective, views=TWO_VIEWS)
+            candidates.append((name, how, jobs))
+    several = setting.data.table.y.shape[1] > 1
+    methods: dict[str, dict[str, Any]] = {"L1": {}}
+    if several:
+        methods["L2CS-Net"] = {"head": "l2cs"}
+    else:
+        methods["LDS+FDS"] = {"lds": True, "regularizer": "fds"}
+        methods["LDE"] = {"head": "lde"}
+    methods["RankSim"] = {"regularizer": "ranksim"}
+    methods["Ordinal Entropy"] = {"regularizer": "ordinal-entropy"}
+    for name, changes in methods.items():
+        candidates.append((name, "", partial(setting.end2end, **changes)))
+    candidates.append(("RnC(L1)", PROBE, setting.rnc))
+    known = {key[:2] for key in published("sota", setting.data.name)}
+    lines = [
+        Line(name, how, jobs(), one)
+        for name, how, jobs in candidates
+        if not known or (name, how) in known
+    ]
+    return Plan(
+        "Representation learning and regression methods",
+        "Temperatures, projection heads and weights of the methods are those of their own papers; "
+        "this paper gives none. Where it has a dash, nothing is run.",
+        lines,
+    )
+
+
+def correlation(setting: Setting) -> Plan:
+    """How well feature similarities follow label similarities."""
+    columns = {"Spearman": scores.spearman, "Kendall": scores.kendall}
+    return Plan(
+        "Correlation between feature and label similarities",
+        "Over all pairs of up to 2,000 test samples, minus the L2 distance of features. The paper "
+        "does not say which feature similarity it took.",
+        _l1_and_rnc(setting, columns),
+        analyses=("similarity",),
+    )
+
+
+def transfer(setting: Setting) -> Plan:
+    """Encoders of one table with heads for another."""
+    if setting.data.pair is None:
+        raise DoesNotApply(
+            f"transfer needs a second table beside {setting.data.name}, of the same kind and "
+            "target: --other FILE, or --other NAME --other-root DIR for a dataset; from Python, "
+            "Data.with_other."
+        )
+    (a, first), (b, second) = setting.data.pair
+    lines = []
+    for title, source, target in (
+        _transfer(a, b, first, second),
+        _transfer(b, a, second, first),
+    ):
+        for name, make in (("L1", setting.end2end), ("RnC(L1)", setting.rnc)):
+            start = make(table=source)
+            for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):
+                jobs = setting.jobs(table=target, start=start, scheme=scheme)
+                lines.append(_line(setting, name, jobs, f"{title}, {how}"))
+    return Plan(
+        f"Transfer between {a} and {b}",
+        "Fine-tuning is at a tenth of the rate, from a solved head. Where a set is a part of "
+        "IMDB-WIKI, which part is our draw, one per seed.",
+        lines,
+    )
+
+
+def _transfer(
+    a: str, b: str, source: Table, target: Table
+) -> tuple[str, Callable[[int], Table], Callable[[int], Table]]:
+    """Title, source and target of a transfer; in the paper, IMDB-WIKI is a part of itself."""
+    if (a, b) == ("agedb", "imdb-wiki"):
+        return TO_IMDB, lambda seed: source, lambda seed: with_size(target, 2_000, seed)
+    if (a, b) == ("imdb-wiki", "agedb"):
+        return TO_AGEDB, lambda seed: with_size(source, 32_000, seed), lambda seed: target
+    return f"{a} -> {b}", lambda seed: source, lambda seed: target
+
+
+def unseen(setting: Setting) -> Plan:
+    """Training targets with gaps, test targets without."""
+    table = setting.data.table
+    if table.y.shape[1] > 1:
+        raise DoesNotApply(
+            f"unseen needs one target; {setting.data.name} has {', '.join(table.target_names)}. "
+            "Read it with one of them."
+        )
+    lines = []
+    for title, count, gaps in ((BIMODAL, 2, 0.225), (TRIMODAL, 3, 1 / 3)):
+        ranges = modes(table, count, gaps)
+        columns = {
+            "MAE, all": scores.error,
+            "MAE, seen": scores.error_inside(ranges, seen=True),
+            "MAE, unseen": scores.error_inside(ranges, seen=False),
+        }
+        part = partial(with_modes, table, ranges)
+        lines += _l1_and_rnc(setting, columns, title, table=part)
+    return Plan(
+        "Targets that training has not seen",
+        "The paper shows its training sets in a picture only. Ours: two or three Gaussians, half "
+        "of the rows there, nothing between them; the gaps take the share of the range that the "
+        "published numbers imply (22.5 % and 33.3 %). Validation has seen targets only.",
+        lines,
+    )
+
+
+def ablation_positives(setting: Setting) -> Plan:
+    """Only the K nearest samples as positives."""
+    most = setting.base.batch_size * max(1, setting.base.views) - 1
+    lines = []
+    for quarters in (1, 2, 3, 4):
+        k = min(most, (most + 1) * quarters // 4)
+        jobs = setting.rnc(positives=None if k == most else k)
+        lines.append(_line(setting, "RnC(L1)", jobs, f"{k} of {most}"))
+    return Plan(
+        "Number of positives",
+        "Of the K nearest samples of an anchor, and of all that tie with the K-th, the mean.",
+        lines,
+    )
+
+
+def ablation_similarity(setting: Setting) -> Plan:
+    """Cosine, L1 or L2 as the similarity of features."""
+    names = {"cosine": "cosine", "l1": "negative L1 norm", "l2": "negative L2 norm"}
+    lines = [
+        _line(setting, "RnC(L1)", setting.rnc(similarity=key), name) for key, name in names.items()
+    ]
+    return Plan("Similarity of features", "One temperature, 2, for all three.", lines)
+
+
+def ablation_scheme(setting: Setting) -> Plan:
+    """Freeze the encoder, fine-tune it, or train by both losses at once."""
+    names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
+    lines = [
+        _line(setting, "RnC(L1)", setting.jobs(scheme=key), name) for key, name in names.items()
+    ]
+    return Plan(
+        "Training scheme",
+        "Fine-tuning is at a tenth of the rate, from a solved head, which remains where no epoch "
+        "is better on validation; regularization adds the two losses with weight 1. The paper "
+        "gives neither.",
+        lines,
+    )
+
+
+def augmentation(setting: Setting) -> Plan:
+    """No, one and two augmented views."""
+    one = scores.errors(setting.base.label_distance)
+    lines = [
+        Line("L1", "without", setting.end2end(views=0), one),
+        Line("RnC(L1)", "without", setting.rnc(views=0), one),
+        Line("L1", "with", setting.end2end(views=1), one),
+        Line("RnC(L1)", "one view", setting.rnc(views=1), one),
+        Line("RnC(L1)", "two views", setting.rnc(views=TWO_VIEWS), one),
+    ]
+    return Plan("Data augmentation", "", lines)
+
+
+def two_stage(setting: Setting) -> Plan:
+    """Whether an L1 head on the frozen encoder of an end-to-end method helps it."""
+    one = scores.errors(setting.base.label_distance)
+    lines = []
+    for head, name in HEADS.items():
+        jobs = setting.jobs(scheme="two-stage", head=head)
+        lines += [
+            Line(name, "end to end", setting.end2end(head=head), one),
+            Line(name, "two stages", jobs, one),
+        ]
+    lines.append(Line("RnC(L1)", "two stages", setting.rnc(), one))
+    return Plan("Two stages for end-to-end methods", "", lines)
+
+
+def resnet50(setting: Setting) -> Plan:
+    """A larger encoder."""
+    if setting.data.table.kind != "image":
+        raise DoesNotApply(
+            f"resnet50 needs images; {setting.data.name} holds {setting.data.table.kind}s."
+        )
+    shorter: dict[str, Any] = {}
+    if setting.data.name == DIGITS and setting.base.preset == "quick":
+        shorter["epochs"] = max(1, (setting.base.resolve().epochs or 1) // SHORTER)
+    about = f"{shorter['epochs']} epochs, half of the other tables'." if shorter else ""
+    lines = _l1_and_rnc(setting, None, encoder="resnet50", **shorter)
+    return Plan("ResNet-50 as the encoder", about, lines)
+
+
+def std(setting: Setting) -> Plan:
+    """The spread of the best result over seeds."""
+    paper = list(published("std", setting.data.name))
+    name = paper[0][0] if paper else "RnC(L1)"
+    head = next(key for key, value in HEADS.items() if name == f"RnC({value})")
+    one = scores.errors(setting.base.label_distance)
+    lines = [Line(name, "", setting.rnc(head=head), one)]
+    about = "The paper has 5 seeds, and on each dataset the head that was best there."
+    return Plan("Spread over seeds", about, lines)
+
+
+def efficiency(setting: Setting) -> Plan:
+    """Time of an epoch, beside that of SupCon."""
+    column = {scores.SECONDS: scores.seconds}
+    supcon = setting.rnc(objective="supcon", views=TWO_VIEWS)
+    lines = [
+        Line("SupCon", "", supcon, column),
+        Line("RnC", "", setting.rnc(views=TWO_VIEWS), column),
+    ]
+    return Plan(
+        "Time per epoch",
+        "Median over the epochs but the first. The paper's are on 8 TITAN RTX. Times mean "
+        "something if nothing else ran on the machine.",
+        lines,
+        derive=_ratio,
+    )
+
+
+def _ratio(rows: Sequence[Row]) -> list[Row]:
+    supcon, rnc = (row.values for row in rows)
+    values = tuple(b / a for a, b in zip(supcon, rnc, strict=False))
+    return [Row(RATIO, "", scores.SECONDS, values)]
+
+
+def corruptions(setting: Setting) -> Plan:
+    """Error on corrupted test images, by severity."""
+    data = setting.data
+    table = data.table if data.large is None else data.large
+    side = min(table.x.shape[2:]) if table.kind == "image" else 0
+    if side < LEAST_SIDE:
+        what = f"images of {side} pixels" if side else f"{table.kind}s"
+        raise DoesNotApply(
+            f"corruptions needs images of at least {LEAST_SIDE} pixels; {data.name} holds {what}."
+        )
+    columns = {"clean": scores.corrupted(0)}
+    columns |= {f"severity {s}": scores.corrupted(s) for s in SEVERITIES}
+    larger: dict[str, Any] = {} if data.large is None else {"image_size": side}
+    lines = _l1_and_rnc(setting, columns, table=lambda seed: table, **larger)
+    grey = "" if table.x.shape[1] == 3 else " Grey images are not saturated: 18 types."
+    own = "" if data.large is None else f" Images of {side} pixels here."
+    about = f"Error, mean over the 19 types of corruption, on up to 2,000 test images.{grey}{own}"
+    return Plan("Corrupted test images", about, lines)
+
+
+def reduced_data(setting: Setting) -> Plan:
+    """Error with fewer training rows."""
+    table = setting.data.table
+    rows = len(table.rows("train"))
+    imdb = setting.data.name == "imdb-wiki"
+    sizes = [n for n in IMDB_SIZES if n <= rows] if imdb else [round(s * rows) for s in SHARES]
+    lines: list[Line] = []
+    for n in sizes:
+        part = partial(with_size, table, n)
+        lines += _l1_and_rnc(setting, None, f"{n:,} training rows", table=part)
+    about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
+    return Plan("Fewer training rows", about, lines)
+
+
+def spurious(setting: Setting) -> Plan:
+    """Whether features keep what the target does not need."""
+    column, table = setting.data.nuisance, setting.data.table
+    if column is None or column not in table.subgroup:
+        have = ", ".join(table.subgroup) or "none"
+        raise DoesNotApply(
+            f"spurious needs a further column that the target does not depend on, such as a camera "
+            f"(--nuisance COLUMN); {setting.data.name} has the columns: {have}."
+        )
+    columns = {
+        f"{column} readable": scores.readable(column),
+        "Spearman": scores.spearman,
+        **scores.errors(setting.base.label_distance),
+    }
+    return Plan(
+        f"A spurious target: {column}",
+        f"How well a linear probe reads {column} from test features (accuracy, or R2 of numbers), "
+        "and how well features follow the target. The paper shows a map of 10 cameras; ours is in "
+        "the report beside this file.",
+        _l1_and_rnc(setting, columns),
+        analyses=("map",),
+    )
+
+
+RESULTS: dict[str, Result] = {
+    "main": main,
+    "sota": sota,
+    "correlation": correlation,
+    "transfer": transfer,
+    "unseen": unseen,
+    "ablation-positives": ablation_positives,
+    "ablation-similarity": ablation_similarity,
+    "ablation-scheme": ablation_scheme,
+    "augmentation": augmentation,
+    "two-stage": two_stage,
+    "resnet50": resnet50,
+    "std": std,
+    "efficiency": efficiency,
+    "corruptions": corruptions,
+    "reduced-data": reduced_data,
+    "spurious": spurious,
+}
+ALL = "all"
+
+
+def _line(setting: Setting, method: str, jobs: tuple[Job, ...], how: str = "") -> Line:
+    return Line(method, how, jobs, scores.errors_and_r2(setting.base.label_distance))
+
+
+def _l1_and_rnc(setting: Setting, columns: Any = None, how: str = "", **changes: Any) -> list[Line]:
+    """The two lines of most figures."""
+    columns = columns or scores.errors_and_r2(setting.base.label_distance)
+    return [
+        Line("L1", how, setting.end2end(**changes), columns),
+        Line("RnC(L1)", how, setting.rnc(**changes), columns),
+    ]

@@ -1,1 +1,0 @@
-"""The Triton kernels of `rnc.loss_triton`, each behind a function of tensors."""

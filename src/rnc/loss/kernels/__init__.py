@@ -1,0 +1,1 @@
+"""The Triton kernels of `rnc.loss.fused`, each behind a function of tensors."""

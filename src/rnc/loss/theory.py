@@ -1,0 +1,214 @@
+"""What the loss promises: its lower bound, and the order of features that get close to it.
+
+Section 4 and appendix A of the paper. For anchor i, let the other samples fall into groups of
+equal label distance, with sizes n_i1, n_i2, ...
+
+    L*       = mean_i 1/(N-1) sum_m n_im log n_im                    L >= L*, and L can approach L*
+    ordered  : d_ij < d_ik  =>  s_ij > s_ik + 1/delta                for all i and j, k != i
+               d_ij = d_ik  =>  |s_ij - s_ik| < delta
+    epsilon  : L < L* + epsilon(delta)  =>  the features are delta-ordered
+
+The paper writes L > L*; where all label distances of every anchor are equal, coincident features
+reach L = L*.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from rnc.loss import rnc_loss
+from rnc.loss.batch import as_rows, as_targets
+from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
+from rnc.loss.plain import Ranking, rank
+
+
+def lower_bound(
+    targets: Tensor,
+    *,
+    views: int = 1,
+    label_distance: str | Pairwise = "l1",
+    period: float | None = None,
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """L*, the value that the loss of a batch with these targets cannot go below.
+
+    The tolerance should only join distances that differ by rounding: the bound is proven for
+    groups of equal distances.
+
+    Args:
+        targets: (n,) or (n, t).
+        views: how often each sample occurs in the batch.
+        label_distance: as for `rnc.rnc_loss`.
+        period: as for `rnc.rnc_loss`.
+        tie_tolerance: as for `rnc.rnc_loss`.
+
+    >>> lower_bound(torch.tensor([1.0, 2.0, 4.0]))  # no ties
+    tensor(0., dtype=torch.float64)
+    >>> lower_bound(torch.tensor([5.0, 5.0, 5.0]))  # log 2
+    tensor(0.6931, dtype=torch.float64)
+    """
+    rows = as_targets(targets, "lower_bound")
+    ranking = _rank_targets(rows, views, label_distance, period, tie_tolerance)
+    logs = _group_sizes(ranking, views).log()
+    # Every sample is in the batch as often as it has views; the anchor is not its own positive.
+    positives = torch.full_like(logs, views).scatter(1, _itself(ranking), views - 1)
+    n = views * len(rows)
+    return (positives * logs).sum() * views / (n * (n - 1))
+
+
+def gap(
+    features: Tensor,
+    targets: Tensor,
+    *,
+    temperature: float = 2.0,
+    label_distance: str | Pairwise = "l1",
+    similarity: str | Pairwise = "l2",
+    period: float | None = None,
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """How far the loss of a batch is above its lower bound: 0 is perfectly ordered.
+
+    Unlike the loss, gaps of batches with different labels can be compared. Arguments as for
+    `rnc.rnc_loss`.
+    """
+    loss = rnc_loss(
+        features,
+        targets,
+        temperature=temperature,
+        label_distance=label_distance,
+        similarity=similarity,
+        period=period,
+        tie_tolerance=tie_tolerance,
+    )
+    bound = lower_bound(
+        targets,
+        views=features.shape[1] if features.dim() == 3 else 1,
+        label_distance=label_distance,
+        period=period,
+        tie_tolerance=tie_tolerance,
+    )
+    return loss - bound.to(loss.dtype)
+
+
+def epsilon(
+    targets: Tensor,
+    delta: float,
+    *,
+    views: int = 1,
+    label_distance: str | Pairwise = "l1",
+    period: float | None = None,
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """How close to `lower_bound` the loss must be to prove that features are delta-ordered.
+
+    Args:
+        targets: (n,) or (n, t).
+        delta: between 0 and 1; smaller asks for a stricter order.
+        views: as for `lower_bound`.
+        label_distance: as for `rnc.rnc_loss`.
+        period: as for `rnc.rnc_loss`.
+        tie_tolerance: as for `rnc.rnc_loss`.
+    """
+    _check_delta(delta)
+    rows = as_targets(targets, "epsilon")
+    sizes = _group_sizes(_rank_targets(rows, views, label_distance, period, tie_tolerance), views)
+    # The largest group gives the smallest logarithm.
+    separated = torch.log1p(math.exp(-delta - 1 / delta) / sizes.max())
+    together = 2 * math.log((1 + math.exp(delta)) / 2) - delta
+    n = views * len(rows)
+    return separated.clamp(max=together) / (n * (n - 1))
+
+
+def is_delta_ordered(
+    features: Tensor,
+    targets: Tensor,
+    delta: float,
+    *,
+    temperature: float = 2.0,
+    label_distance: str | Pairwise = "l1",
+    similarity: str | Pairwise = "l2",
+    period: float | None = None,
+    tie_tolerance: float = 0.0,
+) -> bool:
+    """Whether similarities follow label distances: ties within delta, others 1/delta apart.
+
+    With cosine similarity and temperature 2 no batch with two distinct distances can be ordered:
+    similarities lie within [-1/2, 1/2], and 1/delta > 1.
+
+    Args:
+        features: (n, d) or (n, v, d).
+        targets: (n,) or (n, t).
+        delta: between 0 and 1.
+        temperature: as for `rnc.rnc_loss`.
+        label_distance: as for `rnc.rnc_loss`.
+        similarity: as for `rnc.rnc_loss`.
+        period: as for `rnc.rnc_loss`.
+        tie_tolerance: as for `rnc.rnc_loss`.
+    """
+    _check_delta(delta)
+    rows = as_rows(features.detach(), targets, "is_delta_ordered")
+    ranking = _rank_targets(rows.targets, 1, label_distance, period, tie_tolerance)
+    similarities = resolve_similarity(similarity)(rows.features.double(), rows.features.double())
+    ranked = similarities.gather(1, ranking.order) / temperature
+    ranked.scatter_(1, _itself(ranking), -torch.inf)
+    highest = ranked.cummax(dim=1).values
+    farther = highest.gather(1, (ranking.first_tie - 1).clamp(min=0))
+    apart = (ranked > farther + 1 / delta) | (ranking.first_tie == 0)
+    # Where all are apart, the highest up to the last tie is the highest of the ties.
+    together = highest.gather(1, ranking.last_tie) - ranked < delta
+    return bool((apart & together).scatter(1, _itself(ranking), True).all())
+
+
+def ideal_embedding(targets: Tensor, *, scale: float = 1.0) -> Tensor:
+    """Features whose distances are scale * sqrt(L1 label distance): (n, t) -> (n, e).
+
+    Each target becomes a staircase, one feature per step between its sorted values, so that the
+    squared distance of two samples is the sum of the steps between them. Distances then follow
+    label distances exactly, and the loss falls to `lower_bound` as the scale grows.
+
+    >>> ideal_embedding(torch.tensor([0.0, 9.0, 4.0]))
+    tensor([[0.0000, 0.0000],
+            [2.0000, 2.2361],
+            [2.0000, 0.0000]], dtype=torch.float64)
+    """
+    columns = []
+    for column in as_targets(targets, "ideal_embedding").unbind(1):
+        values = torch.unique(column)
+        climbed = column[:, None] > values[:-1]
+        columns.append(climbed * values.diff().sqrt())
+    steps = torch.cat(columns, dim=1)
+    return scale * steps if steps.shape[1] else steps.new_zeros(steps.shape[0], 1)
+
+
+def _rank_targets(
+    rows: Tensor,
+    views: int,
+    label_distance: str | Pairwise,
+    period: float | None,
+    tie_tolerance: float,
+) -> Ranking:
+    if len(rows) * views < 2:
+        raise ValueError(
+            "The bound needs at least two rows (samples x views) of targets; got "
+            f"{len(rows) * views}."
+        )
+    distances = resolve_label_distance(label_distance, period)(rows, rows)
+    return rank(distances, tie_tolerance)
+
+
+def _itself(ranking: Ranking) -> Tensor:
+    return ranking.rank_of.diagonal()[:, None]
+
+
+def _group_sizes(ranking: Ranking, views: int) -> Tensor:
+    """n_im for the group of every sample, with all views but without the anchor: (n, n)."""
+    first, last, itself = ranking.first_tie, ranking.last_tie, _itself(ranking)
+    with_anchor = (first <= itself) & (itself <= last)
+    sizes = views * (last - first + 1) - with_anchor.long()
+    return sizes.clamp(min=1).double()  # 0 only where the anchor is alone
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ValueError(f"delta must be between 0 and 1, exclusive; got {delta}.")

@@ -1,0 +1,355 @@
+"""Imbalanced regression, LDS and FDS (Yang 2021, arXiv:2102.09554).
+
+LDS, label distribution smoothing: samples of rare labels weigh more.
+
+    f_b = sqrt(n_b), or n_b within 5 .. 1000       of the n_b training samples in bin b
+    w_i ~ 1 / sum_b K(b - b_i) f_b                 with mean 1; K a window around the bin of i
+
+FDS, feature distribution smoothing: features take on statistics of the bins around their own.
+
+    m_b, s_b^2 <- mean and variance of the features in bin b, of an epoch and those before it
+    m'_b, s'_b^2 = averages of both over bins, weighted by K
+    z = (v - m_b) r + m'_b,    r^2 = s'_b^2 / s_b^2 within 0.1 .. 10
+
+Beside the RnC loss: both use that near labels are alike, as RnC does, but neither shapes the order
+of the features. They are added to the training of a head.
+"""
+
+import math
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from scipy.ndimage import convolve1d, gaussian_filter1d  # type: ignore[import-untyped]
+from torch import Tensor, nn
+
+from rnc.heads import PerTarget
+from rnc.loss.batch import as_rows, as_targets
+from rnc.loss.distributed import world_size
+from rnc.methods.labels import Grid, check_labels, grid_classes, label_grid
+
+Kernel = Literal["gaussian", "triang", "laplace"]
+Reweight = Literal["sqrt_inv", "inverse"]
+
+
+def lds_weights(
+    targets: Tensor,
+    *,
+    low: PerTarget = None,
+    high: PerTarget = None,
+    step: PerTarget = None,
+    reweight: Reweight = "sqrt_inv",
+    kernel: Kernel | None = "gaussian",
+    size: int = 5,
+    sigma: float = 2.0,
+    original: bool = False,
+) -> Tensor:
+    """The weight of each training sample, with mean 1: (n,) or (n, t) -> (n,), float64.
+
+    Bins are the classes of the head `dex`; with several targets, a bin is a tuple of them and the
+    window a product. Costs m^2 for m bins with samples, once.
+
+    Args:
+        targets: those of all training samples, of any sign.
+        low: as for `rnc.heads.head_config`, and so are high and step.
+        high: see there.
+        step: see there.
+        reweight: "sqrt_inv" is 1 / sqrt of the count, "inverse" 1 / count.
+        kernel: the form of the window; None smooths nothing.
+        size: the number of bins in the window, odd.
+        sigma: its width in bins; "triang" has none.
+        original: as published. One target, cut to whole numbers 0 .. 120. The tails of the Gaussian
+            fold back into the window; with "inverse", smoothed counts are cut to whole numbers and
+            bins without samples count 5.
+
+    >>> lds_weights(torch.tensor([20.0, 20.0, 20.0, 20.0, 60.0]), kernel=None)
+    tensor([0.8333, 0.8333, 0.8333, 0.8333, 1.6667], dtype=torch.float64)
+    """
+    if reweight not in get_args(Reweight):
+        known = ", ".join(get_args(Reweight))
+        raise ValueError(f"reweight must be one of {known}; got {reweight!r}.")
+    window = np.ones(1) if kernel is None else label_window(kernel, size, sigma, folded=original)
+    rows = as_targets(targets, "lds_weights")
+    if rows.numel() == 0:
+        raise ValueError(f"lds_weights needs at least one target; got {tuple(targets.shape)}.")
+    check_labels(rows, "lds_weights")
+    if original:
+        density = _original_density(rows, reweight, window)
+    else:
+        grid = label_grid(low, high, step, targets=rows)
+        density = _density(rows, grid, reweight, torch.from_numpy(window))
+    weights = 1 / density
+    return (weights / weights.mean()).to(targets.device)
+
+
+def label_window(
+    kernel: Kernel, size: int, sigma: float, *, folded: bool = False
+) -> NDArray[np.float64]:
+    """A window over bins with 1 in the middle: (size,).
+
+    Args:
+        kernel: its form.
+        size: the number of bins, odd.
+        sigma: its width, in bins.
+        folded: a Gaussian whose tails beyond the window are reflected into it, as published.
+
+    >>> label_window("gaussian", 5, 2.0).round(3).tolist()
+    [0.607, 0.882, 1.0, 0.882, 0.607]
+    """
+    if kernel not in get_args(Kernel):
+        raise ValueError(f"kernel must be one of {', '.join(get_args(Kernel))}; got {kernel!r}.")
+    if size < 1 or size % 2 == 0:
+        raise ValueError(
+            f"size must be an odd number >= 1, so that a bin has a middle; got {size}."
+        )
+    if not 0 < sigma < math.inf:
+        raise ValueError(f"sigma must be a positive number; got {sigma}.")
+    steps = np.abs(np.arange(size) - size // 2)
+    if kernel == "triang":
+        window = 1 - steps / (size // 2 + 1)
+    elif kernel == "laplace":
+        window = np.exp(-steps / sigma)
+    elif folded:
+        window = gaussian_filter1d((steps == 0).astype(np.float64), sigma)
+    else:
+        window = np.exp(-((steps / sigma) ** 2) / 2)
+    shares: NDArray[np.float64] = window / window.max()
+    return shares
+
+
+def _density(rows: Tensor, grid: Grid, reweight: Reweight, window: Tensor) -> Tensor:
+    """The smoothed number of samples around each sample, over the bins that have any."""
+    classes = grid_classes(rows.cpu(), grid)
+    bins, bin_of, counts = torch.unique(classes, dim=0, return_inverse=True, return_counts=True)
+    numbers = _numbers(counts.double(), reweight)
+    reach = len(window) // 2
+    padded = torch.cat([window[reach:], window.new_zeros(1)])  # by distance; 0 beyond the window
+    sums = []
+    for part in bins.split(max(1, 2**22 // len(bins))):
+        weights = torch.ones(len(part), len(bins), dtype=torch.float64)
+        for a, b in zip(part.unbind(1), bins.unbind(1), strict=True):
+            weights *= padded[(a[:, None] - b).abs().clamp(max=reach + 1)]
+        sums.append(weights @ numbers)
+    return torch.cat(sums)[bin_of]
+
+
+def _numbers(counts: Tensor, reweight: Reweight) -> Tensor:
+    return counts.sqrt() if reweight == "sqrt_inv" else counts.clamp(5, 1000)
+
+
+def _original_density(rows: Tensor, reweight: Reweight, window: NDArray[np.float64]) -> Tensor:
+    if rows.shape[1] > 1 or bool((rows < 0).any()):
+        raise ValueError(
+            "lds_weights(original=True) has one target >= 0; got "
+            f"{rows.shape[1]} targets with minimum {rows.min().item()}. Leave original out."
+        )
+    bins = rows[:, 0].cpu().long().clamp(max=120)
+    numbers = _numbers(bins.bincount(minlength=121).double(), reweight)
+    smooth = torch.from_numpy(convolve1d(numbers.numpy(), window, mode="constant"))
+    if reweight == "inverse" and len(window) > 1:
+        smooth = smooth.trunc()
+    return smooth[bins]
+
+
+class FDS(nn.Module):
+    """Features calibrated by the statistics of their label's bin and of those around it.
+
+    In training mode a call collects the statistics of the features and returns them calibrated;
+    in evaluation mode it returns them as they are. `finish_epoch` makes an epoch's statistics those
+    of the next one. Under torch.distributed they are those of all processes.
+
+    >>> fds = FDS(16, low=0, high=9)
+    >>> for epoch in range(2):
+    ...     features, ages = torch.randn(64, 16), torch.arange(64) % 10
+    ...     calibrated = fds(features, ages)
+    ...     fds.finish_epoch()
+    >>> calibrated.shape, bool((calibrated == features).all())
+    (torch.Size([64, 16]), False)
+    """
+
+    mean: Tensor
+    variance: Tensor
+    smooth_mean: Tensor
+    smooth_variance: Tensor
+    count: Tensor
+    epochs: Tensor
+    neighbours: Tensor
+
+    def __init__(
+        self,
+        d: int,
+        *,
+        low: float,
+        high: float,
+        step: float | None = None,
+        kernel: Kernel = "gaussian",
+        size: int = 5,
+        sigma: float = 2.0,
+        momentum: float = 0.9,
+        original: bool = False,
+        validate: bool = True,
+    ) -> None:
+        """Start without statistics: features stay as they are.
+
+        Args:
+            d: number of features.
+            low: the lowest bin, as for the head `dex`; labels beyond the bins count as the nearest.
+            high: the last bin.
+            step: between bins; None as for the head.
+            kernel: the form of the window.
+            size: the number of bins in the window, odd.
+            sigma: its width in bins.
+            momentum: the part of a bin's statistics that stays at the end of an epoch.
+            original: as published, for whole labels. The smoothed statistics are an epoch older
+                than the others; bins without samples join in with mean 0 and variance 1; the
+                Gaussian is folded; labels beyond the bins count only beside one in the last bin.
+            validate: raise for NaN and infinite values, which waits once for a GPU. Without it
+                they are left out of the statistics.
+        """
+        super().__init__()
+        if d < 1 or not 0 <= momentum <= 1:
+            raise ValueError(f"FDS needs d >= 1 and 0 <= momentum <= 1; got {d=}, {momentum=}.")
+        self.grid = label_grid(low, high, step)
+        window = label_window(kernel, size, sigma, folded=original)
+        bins = self.grid.bins[0]
+        if len(self.grid.bins) > 1 or size // 2 >= bins:
+            raise ValueError(
+                f"FDS needs one target and more bins than half of size={size}; got "
+                f"{self.grid.bins} bins."
+            )
+        self.momentum, self.original, self.validate = momentum, original, validate
+        self.register_buffer("mean", torch.zeros(bins, d, dtype=torch.float64))
+        self.register_buffer("variance", torch.ones(bins, d, dtype=torch.float64))
+        self.register_buffer("smooth_mean", self.mean.clone())
+        self.register_buffer("smooth_variance", self.variance.clone())
+        self.register_buffer("count", torch.zeros(bins, dtype=torch.float64))
+        self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
+        self.register_buffer("neighbours", _neighbours(bins, size), persistent=False)
+        self.shares: list[float] = (window / window.sum()).tolist()
+        # No buffer: DDP would overwrite it with that of the first process at every step.
+        self._sums: Tensor | None = None
+
+    def forward(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Collect and calibrate: (n, d) or (n, v, d), with (n,) or (n, 1) -> the same shape."""
+        if not self.training:
+            return features
+        rows, bins = self._rows(features, targets)
+        self._collect(rows, bins)
+        return self._calibrated(rows, bins).reshape(features.shape)
+
+    def collect(self, features: Tensor, targets: Tensor) -> None:
+        """Add features to the statistics of this epoch.
+
+        `forward` does so for the features of each step. Call this instead, in a pass of its own
+        after the epoch, for statistics of the final weights; then let the steps call `calibrate`.
+        """
+        self._collect(*self._rows(features, targets))
+
+    def calibrate(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Features with the statistics of the bins around their own, of the same shape.
+
+        Those of a bin without statistics, or without variance, stay. Half precision gives float32.
+        """
+        return self._calibrated(*self._rows(features, targets)).reshape(features.shape)
+
+    @torch.no_grad()
+    def finish_epoch(self) -> None:
+        """Take in what was collected since the last call; every process must call it."""
+        bins, d = self.mean.shape
+        if self._sums is None:
+            sums = self.mean.new_zeros(bins + 2, 1 + 2 * d)
+        else:
+            sums = self._sums.clone()
+            self._sums.zero_()  # it stays where it is: a CUDA graph writes there
+        if world_size() > 1:
+            dist.all_reduce(sums)
+        if self.original:
+            # Published code smooths before the update, but not what it has started with.
+            if self.epochs > 0:
+                self._smooth(torch.ones_like(self.count))
+            self._update(self._join(sums), self.epochs > 0)
+        else:
+            self._update(self._join(sums), self.count > 0)
+            self._smooth((self.count > 0).double())
+        self.epochs += 1
+
+    @torch.no_grad()
+    def _collect(self, rows: Tensor, bins: Tensor) -> None:
+        good = rows.isfinite().all(dim=1) & bins.isfinite()
+        values = rows.double().masked_fill(~good[:, None], 0.0)
+        numbers = torch.cat([good[:, None].double(), values, values.square()], dim=1)
+        if self._sums is None:
+            # Two more bins for the labels beyond.
+            self._sums = numbers.new_zeros(self.mean.shape[0] + 2, numbers.shape[1])
+        self._sums.index_add_(0, bins.nan_to_num().long() + 1, numbers)
+
+    def _calibrated(self, rows: Tensor, bins: Tensor) -> Tensor:
+        last = self.mean.shape[0] - 1
+        ready = bins.isfinite()
+        if self.original:
+            beside = ((bins == 0).any(), (bins == last).any())
+            ready = ready & (bins >= 0).logical_or(beside[0]) & (bins <= last).logical_or(beside[1])
+            ready = ready & (self.epochs >= 2)
+        own = bins.nan_to_num().clamp(0, last).long()
+        if not self.original:
+            ready = ready & (self.count[own] > 0)
+        variance = self.variance[own]
+        ready = ready & (variance.sum(dim=1) >= 1e-10)
+        moves = ready[:, None] & (variance > 0)
+        ratio = (self.smooth_variance[own] / variance.masked_fill(~moves, 1.0)).clamp(0.1, 10.0)
+        centred = rows - self.mean[own].to(rows.dtype)
+        moved = centred * ratio.sqrt().to(rows.dtype) + self.smooth_mean[own].to(rows.dtype)
+        return torch.where(moves, moved, rows)
+
+    def _join(self, sums: Tensor) -> Tensor:
+        """Add the labels beyond the bins to the edge bins; (bins + 2, .) -> (bins, .)."""
+        below, above, sums = sums[0], sums[-1], sums[1:-1].clone()
+        for edge, beyond in ((sums[0], below), (sums[-1], above)):
+            edge += beyond * (edge[0] > 0) if self.original else beyond
+        return sums
+
+    def _update(self, sums: Tensor, known: Tensor) -> None:
+        """Move the statistics of the bins that have samples; those not known are replaced."""
+        d = self.mean.shape[1]
+        n = sums[:, :1]
+        mean = sums[:, 1 : 1 + d] / n.clamp(min=1)
+        squares = sums[:, 1 + d :] - n * mean.square()
+        variance = (squares / (n - 1).clamp(min=1)).clamp(min=0)
+        change = (1 - self.momentum * known.double().reshape(-1, 1)) * (n > 0)
+        self.mean.lerp_(mean, change.expand_as(mean))
+        self.variance.lerp_(variance, change.expand_as(mean))
+        self.count += n[:, 0]
+
+    def _smooth(self, weight: Tensor) -> None:
+        """Average the statistics over the bins around each, as far as these have weight."""
+        columns = list(zip(self.shares, self.neighbours.unbind(1), strict=True))
+        total = sum(share * weight[column] for share, column in columns)
+        total = torch.as_tensor(total).clamp(min=1e-300)[:, None]
+        for name in ("mean", "variance"):
+            weighted = weight[:, None] * self.get_buffer(name)
+            sums = sum(share * weighted[column] for share, column in columns)
+            self.get_buffer(f"smooth_{name}").copy_(sums / total)
+
+    def _rows(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows (n, d) and their bins (n,): -1 and the number of bins are beyond them."""
+        rows, labels = as_rows(features, targets, "FDS")
+        if rows.shape[1] != self.mean.shape[1] or labels.shape[1] != 1:
+            raise ValueError(
+                f"FDS needs features (n, {self.mean.shape[1]}) and one target, since most bins of "
+                f"several would stay empty; got {tuple(features.shape)} and {tuple(targets.shape)}."
+            )
+        if self.validate:
+            check_labels(targets, "FDS", features)
+        y, low, step, bins = labels[:, 0], self.grid.low[0], self.grid.step[0], self.grid.bins[0]
+        own = grid_classes(labels, self.grid)[:, 0].double()
+        u = (y - low) / step
+        beyond = torch.where(u < 0, -1.0, torch.where(u > bins - 1, float(bins), own))
+        return rows, torch.where(y.isfinite(), beyond, torch.nan)
+
+
+def _neighbours(bins: int, size: int) -> Tensor:
+    """The bins around each, mirrored at the ends: (bins, size)."""
+    around = torch.arange(bins)[:, None] + torch.arange(size) - size // 2
+    return (bins - 1) - (bins - 1 - around.abs()).abs()

@@ -1,0 +1,51 @@
+"""SimCLR's loss, NT-Xent (Chen 2020, arXiv:2002.05709).
+
+    s_ik = cos(z_i, z_k) / temperature          z from a projection head
+    P_i  = the other views of the sample of i
+    L    = mean_i mean_{p in P_i} [ log sum_{k != i} exp(s_ik) - s_ip ]
+
+Beside the RnC loss: it sees no labels, so all other samples are equally far. It is SupCon where
+every sample is a class of its own.
+"""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rnc.loss.batch import as_rows
+from rnc.loss.distributed import world_size
+from rnc.loss.pairwise import cosine
+from rnc.methods.labels import check_labels
+from rnc.methods.supcon import class_contrast
+
+
+def ntxent_loss(
+    features: Tensor, *, temperature: float = 0.1, gather: bool = False, validate: bool = True
+) -> Tensor:
+    """NT-Xent loss of a batch: low when views of a sample are alike, and no others are.
+
+    Finite for finite input; half precision gives a float32 result. Mean over the anchors, where
+    the authors' TensorFlow code adds up both directions: twice as much.
+
+    Args:
+        features: (n, v, d), v >= 2 views of each sample; the loss normalises them.
+        temperature: cosines are divided by it.
+        gather: under torch.distributed, contrast with the rows of all processes, as `rnc_loss`.
+        validate: look for NaN and infinite values. This waits once for a GPU.
+
+    >>> x = torch.randn(8, 1, 16)
+    >>> ntxent_loss(torch.cat([x, x], dim=1)) < ntxent_loss(torch.cat([x, x.flip(0)], dim=1))
+    tensor(True)
+    """
+    if features.dim() != 3 or features.shape[1] < 2:
+        raise ValueError(
+            "ntxent_loss needs features (n, v, d) with v >= 2 views of each sample; got "
+            f"{tuple(features.shape)}. Augment each sample twice and stack the views."
+        )
+    samples = torch.arange(features.shape[0], device=features.device)
+    if gather and world_size() > 1:  # a number of its own for each sample of each process
+        samples = samples * world_size() + dist.get_rank()
+    rows = as_rows(features, samples, "ntxent_loss")
+    if validate:
+        check_labels(samples, "ntxent_loss", features)
+    return class_contrast(rows, cosine, temperature, "mean", gather, "ntxent_loss")

@@ -1,0 +1,104 @@
+"""Supervised contrastive learning, SupCon (Khosla 2020, arXiv:2004.11362).
+
+    s_ik = z_i . z_k / temperature              z of length 1, from a projection head
+    P_i  = {p != i : class of p = class of i}
+    L_i  = mean_{p in P_i} [ log sum_{k != i} exp(s_ik) - s_ip ],    0 where P_i is empty
+    L    = temperature / base_temperature * mean_i L_i
+
+Beside the RnC loss: a label is a class, so all that is not a positive is equally far. L_i is the
+RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
+"""
+
+import torch
+from torch import Tensor
+
+from rnc.loss.batch import Rows, as_rows
+from rnc.loss.distributed import gather_rows, global_mean, world_size
+from rnc.loss.options import Reduction
+from rnc.loss.pairwise import Pairwise, l1_distance
+from rnc.methods.labels import check_labels, to_classes
+
+__all__ = ["class_contrast", "supcon_loss", "to_classes"]
+
+
+def supcon_loss(
+    features: Tensor,
+    classes: Tensor,
+    *,
+    temperature: float = 0.07,
+    base_temperature: float = 0.07,
+    reduction: Reduction = "mean",
+    gather: bool = False,
+    validate: bool = True,
+) -> Tensor:
+    """SupCon loss of a batch: low when features of one class are alike, and no others are.
+
+    Finite for finite input; half precision gives a float32 result. An anchor whose class occurs
+    once has loss 0 and counts in the mean.
+
+    Args:
+        features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor. Of
+            length 1, as `ProjectionHead` makes them; the loss does not normalise.
+        classes: (n,), or (n, t) where a class is a row; `to_classes` makes them from targets.
+        temperature: dot products are divided by it.
+        base_temperature: the loss is multiplied by temperature / base_temperature.
+        reduction: "mean", or "none" for one loss per anchor: (n,) or (n, v).
+        gather: under torch.distributed, contrast with the rows of all processes, as `rnc_loss`.
+        validate: look for NaN and infinite values. This waits once for a GPU.
+
+    >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    >>> alike, mixed = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
+    >>> supcon_loss(features, alike) < supcon_loss(features, mixed)
+    tensor(True)
+    """
+    if not 0 < base_temperature < float("inf"):
+        raise ValueError(f"base_temperature must be a positive number; got {base_temperature}.")
+    rows = as_rows(features, classes, "supcon_loss")
+    if validate:
+        check_labels(classes, "supcon_loss", features)
+    loss = class_contrast(rows, _dot, temperature, reduction, gather, "supcon_loss")
+    return (temperature / base_temperature * loss).reshape(
+        features.shape[:-1] if reduction == "none" else ()
+    )
+
+
+def class_contrast(
+    rows: Rows,
+    similarity: Pairwise,
+    temperature: float,
+    reduction: Reduction,
+    gather: bool,
+    caller: str,
+) -> Tensor:
+    """Mean of L_i, or each L_i, where rows with equal targets are of one class."""
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be a positive number; got {temperature}.")
+    if reduction not in ("mean", "none"):
+        raise ValueError(f"reduction must be one of mean, none; got {reduction!r}.")
+    others, start = rows, 0
+    together = gather and world_size() > 1
+    if together:
+        all_features, all_classes, start = gather_rows(*rows)
+        others = Rows(all_features, all_classes)
+    if others.features.shape[0] < 2:
+        raise ValueError(
+            f"{caller} needs at least two rows (samples x views) to contrast; got "
+            f"{others.features.shape[0]}. Use a larger batch, more views or drop_last=True."
+        )
+    with torch.autocast(rows.features.device.type, enabled=False):
+        logits = similarity(rows.features, others.features) / temperature
+        itself = torch.zeros_like(logits, dtype=torch.bool)
+        itself.diagonal(start).fill_(True)
+        positive = (l1_distance(rows.targets, others.targets) == 0) & ~itself
+        log_sums = logits.masked_fill(itself, -torch.inf).logsumexp(dim=1)
+        count = positive.sum(dim=1)
+        mean = logits.masked_fill(~positive, 0.0).sum(dim=1) / count.clamp(min=1)
+        losses = ((log_sums - mean) * (count > 0)).to(rows.features.dtype)
+        if reduction == "none":
+            return losses
+        return global_mean(losses) if together else losses.mean()
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """In float64, since the temperature multiplies the rounding of the product."""
+    return a.double() @ b.double().T

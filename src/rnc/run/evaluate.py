@@ -1,0 +1,322 @@
+"""Evaluate a model on one split of a table: some files of a run folder.
+
+    scores.json           {"test": {"mae": ..., "r2": ..., "spearman": ..., "many_mae": ..., ...},
+                           "n": {"train": ..., "val": ..., "test": ...},
+                           "per_target": {target: {"mae": ..., ...}}, of several targets,
+                           "subgroups": {column: {value: {"n": ..., "mae": ..., ...}}},
+                           "readable": {column: accuracy or R2}}
+    predictions.csv       a row per sample: name, T and T_predicted for every target T, subgroups
+    features.safetensors  features (k, d), and rows (k,): their places in predictions.csv, from 0
+    thumbnails.safetensors  images or signals, small, and rows (m,): those of the features and of
+                          the worst errors; not for a table
+
+The first key of the scores is the name of the split. A score that is not defined is left out.
+
+A subgroup column is scored per value or range: see `rnc.run.groups`, which also explains
+"readable".
+"""
+
+import csv
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+
+from rnc.config import FitConfig
+from rnc.data.errors import DataError, some
+from rnc.data.splits import SPLITS
+from rnc.data.table import Table
+from rnc.files import write_json, write_tensors, write_text
+from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
+from rnc.metrics import (
+    SHOTS,
+    Columns,
+    Values,
+    as_columns,
+    circular_error,
+    ordinality,
+    regression_scores,
+    worst_samples,
+)
+from rnc.model import Regressor, input_shape_of
+from rnc.run.groups import Groups, groups_of, readable
+from rnc.run.thumbnails import thumbnails
+
+MOST_POINTS = 2000
+SUFFIX = "_subgroup"
+"""Of a subgroup column in predictions.csv that has the name of another column."""
+
+_CHUNK = 1024  # samples in memory at a time: those of a large table are mapped from disk
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `evaluate` found; `write_evaluation` writes it."""
+
+    scores: dict[str, Any]
+    """JSON types, as in scores.json."""
+    predictions: pd.DataFrame
+    """One row per evaluated sample, as in predictions.csv."""
+    features: NDArray[np.float32]
+    """(k, d), of up to 2,000 samples."""
+    rows: NDArray[np.int64]
+    """(k,) which rows of predictions these are, ascending."""
+    thumbnails: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """Small pictures by kind (see `rnc.run.thumbnails`) and "rows" (m,), which rows of
+    predictions they show, ascending: those of the features and of the worst errors."""
+
+
+def evaluate(
+    model: Regressor,
+    table: Table,
+    *,
+    split: str = "test",
+    angles: bool = False,
+    seed: int = 0,
+    train_targets: Values | None = None,
+    label_distance: str | Pairwise = "l1",
+    similarity: str | Pairwise = "l2",
+    period: float | None = None,
+) -> Evaluation:
+    """Scores, predictions and features of a model on one split.
+
+    Args:
+        model: the model as it is, on its device.
+        table: prepared as the model's training data were.
+        split: train, val or test.
+        angles: the two targets are pitch and yaw in degrees.
+        seed: of the draw of 2,000 samples where there are more, and of the folds.
+        train_targets: what the model was trained on, (m,) or (m, t), if not the table's train
+            rows. Without either, r2 and the shot scores are left out.
+        label_distance: as for `rnc_loss`, for spearman and kendall.
+        similarity: likewise.
+        period: likewise.
+
+    >>> from rnc.data import table_from_arrays
+    >>> from rnc.heads import head_config
+    >>> from rnc.model import ModelConfig
+    >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))
+    >>> head = vars(head_config("l1", 256, table.y))
+    >>> config = ModelConfig("table", "mlp", (3,), {}, head, table.target_names)
+    >>> evaluation = evaluate(Regressor(config), table)
+    >>> evaluation.scores["n"], evaluation.features.shape
+    ({'train': 35, 'val': 5, 'test': 10}, (10, 256))
+    >>> list(evaluation.predictions)
+    ['name', 'y', 'y_predicted']
+    """
+    distance = resolve_label_distance(label_distance, period)
+    likeness = resolve_similarity(similarity)
+    samples = _samples(model, table, split)
+    features, prediction = _predict(model, table.x, samples)
+    truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
+    train = _train_targets(table, train_targets)
+    scores: dict[str, Any] = {
+        split: {
+            **_scores(prediction, truth, train, angles=angles),
+            **(
+                {}
+                if period is None
+                else {"circular_error": circular_error(prediction, truth, period=period)}
+            ),
+            **_order(features[rows], truth[rows], likeness, distance),
+        },
+        "n": {name: len(table.rows(name)) for name in SPLITS},
+    }
+    if truth.shape[1] > 1:
+        scores["per_target"] = _per_target(prediction, truth, train, table.target_names)
+    scores |= {"subgroups": {}, "readable": {}}
+    for name, values in table.subgroup.items():
+        groups = groups_of(values, samples)
+        if groups is not None:
+            scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
+            found = readable(features[rows], groups.at(rows), seed)
+            scores["readable"] |= {} if found is None else {name: found.score}
+    pictured = np.union1d(rows, worst_samples(prediction, truth))
+    pictures = thumbnails(table.x, samples[pictured])
+    if pictures:
+        pictures["rows"] = pictured
+    frame = _frame(table, samples, prediction)
+    return Evaluation(scores, frame, features[rows], rows, pictures)
+
+
+def evaluate_run(
+    model: Regressor, table: Table, config: FitConfig, train_targets: Values | None = None
+) -> Evaluation:
+    """Evaluate a model by the distances and similarities that it was trained with."""
+    return evaluate(
+        model,
+        table,
+        angles=config.label_distance == "angular",
+        train_targets=train_targets,
+        label_distance=config.label_distance,
+        similarity=config.similarity,
+        period=config.period,
+    )
+
+
+def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
+    """Write the files of an evaluation, scores.json last.
+
+    Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
+    "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
+    """
+    folder = Path(folder)
+    tensors = {
+        "features": torch.from_numpy(evaluation.features),
+        "rows": torch.from_numpy(evaluation.rows),
+    }
+    write_tensors(folder / "features.safetensors", tensors)
+    if evaluation.thumbnails:
+        pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
+        write_tensors(folder / "thumbnails.safetensors", pictures)
+    # Without quotes, Python's csv would let a lone carriage return break a row.
+    text = evaluation.predictions.to_csv(
+        index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
+    )
+    write_text(folder / "predictions.csv", text)
+    write_json(folder / "scores.json", evaluation.scores)
+
+
+# ------------------------------------------------------------------------------- predictions
+
+
+def _predict(
+    model: Regressor, x: NDArray[Any], samples: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], Columns]:
+    """Features (n, d) and predictions (n, t), with one pass through the encoder."""
+    starts = range(0, len(samples), _CHUNK)
+    features = np.concatenate([model.embed(x[samples[i : i + _CHUNK]]) for i in starts])
+    with torch.no_grad():
+        outputs = model.head(torch.from_numpy(features).to(model.input_shift.device))
+        prediction: Columns = model.head.decode(outputs).cpu().numpy()
+    return features, prediction
+
+
+def draw(n: int, most: int, seed: int = 0) -> NDArray[np.int64]:
+    """Which of n samples are kept where at most some can be, ascending."""
+    if n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:most])
+
+
+def _frame(table: Table, samples: NDArray[np.int64], prediction: Columns) -> pd.DataFrame:
+    columns: dict[str, NDArray[Any]] = {"name": table.names[samples]}
+    for i, target in enumerate(table.target_names):
+        columns[target] = table.y[samples, i]
+        columns[_predicted(target)] = prediction[:, i]
+    for name, values in table.subgroup.items():
+        while name in columns:
+            name += SUFFIX
+        columns[name] = values[samples]
+    return pd.DataFrame(columns)
+
+
+def _predicted(target: str) -> str:
+    return f"{target}_predicted"
+
+
+# ------------------------------------------------------------------------------------ scores
+
+
+def _scores(
+    prediction: Columns, truth: Columns, train: Columns | None, *, angles: bool = False
+) -> dict[str, float]:
+    scores = regression_scores(prediction, truth, truth if train is None else train, angles=angles)
+    return scores if train is not None else _without_shots(scores, "r2")
+
+
+def _without_shots(scores: dict[str, float], *also: str) -> dict[str, float]:
+    return {k: v for k, v in scores.items() if not k.startswith(SHOTS) and k not in also}
+
+
+def _order(
+    features: NDArray[np.float32], truth: Columns, similarity: Pairwise, distance: Pairwise
+) -> dict[str, float]:
+    if len(truth) < 3:
+        return {}
+    order = ordinality(features, truth, similarity=similarity, label_distance=distance)
+    return {name: score for name, score in order._asdict().items() if not math.isnan(score)}
+
+
+def _per_target(
+    prediction: Columns, truth: Columns, train: Columns | None, names: tuple[str, ...]
+) -> dict[str, dict[str, float]]:
+    return {
+        name: _scores(prediction[:, [i]], truth[:, [i]], None if train is None else train[:, [i]])
+        for i, name in enumerate(names)
+    }
+
+
+def _train_targets(table: Table, given: Values | None) -> Columns | None:
+    if given is not None:
+        return as_columns(given, "train_targets")
+    rows = table.rows("train")
+    return table.y[rows] if len(rows) else None
+
+
+# --------------------------------------------------------------------------------- subgroups
+
+
+def _per_group(
+    prediction: Columns, truth: Columns, train: Columns | None, groups: Groups, angles: bool
+) -> dict[str, dict[str, float]]:
+    scores: dict[str, dict[str, float]] = {}
+    for code, name in enumerate(groups.names):
+        rows = np.flatnonzero(groups.codes == code)
+        if len(rows):
+            of_group = _scores(prediction[rows], truth[rows], train, angles=angles)
+            scores[name] = {"n": len(rows), **_without_shots(of_group)}
+    return scores
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
+    """Positions of the rows to evaluate, if the model can be."""
+    config, samples = model.config, table.rows(split)
+    if config.kind != table.kind:
+        raise DataError(
+            f"The model was trained on data of kind {config.kind!r}; the table is of kind "
+            f"{table.kind!r}."
+        )
+    if config.target_names != table.target_names:
+        raise DataError(
+            f"The model predicts {some(config.target_names)}; the targets of the table are "
+            f"{some(table.target_names)}. Read it with the model's, in their order, as target=."
+        )
+    if len(samples) == 0:
+        counts = ", ".join(f"{len(table.rows(name))} {name}" for name in SPLITS)
+        raise DataError(
+            f"There are no {split} rows to evaluate: the table has {counts}. Choose another split."
+        )
+    columns = ["name", *config.target_names, *map(_predicted, config.target_names)]
+    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if twice:
+        raise DataError(
+            f"predictions.csv would have column {twice[0]!r} twice: its columns are "
+            f"{some(columns)}. Rename the target."
+        )
+    _check_inputs(model, table)
+    return samples
+
+
+def _check_inputs(model: Regressor, table: Table) -> None:
+    config = model.config
+    shape = input_shape_of(table.x, model.augment)
+    if shape != config.input_shape:
+        raise DataError(
+            f"The model sees samples of shape {config.input_shape}; those of the table have "
+            f"{shape}, of raw shape {table.x.shape[1:]}."
+        )
+    fitted = config.preprocessing and table.preprocessing
+    if fitted and config.preprocessing != table.preprocessing:
+        raise DataError(
+            "The table was not prepared as the model's training data were: read it with "
+            "preprocessing=model.config.preprocessing."
+        )

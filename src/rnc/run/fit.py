@@ -1,0 +1,255 @@
+"""A run from labelled data to a finished folder: train, evaluate, save.
+
+config.json       model, FitConfig, command and environment: written first
+checkpoint/       what a killed run continues from
+train_targets.safetensors   what the model learns from, for scores on other data
+history.csv       one line per epoch
+model.safetensors the weights: written when training is done
+scores.json, predictions.csv, features.safetensors, thumbnails.safetensors   the test split,
+                  looked at once
+analyses/         what `rnc evaluate RUN --with ...` found
+report.html
+"""
+
+import csv
+import io
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import rnc
+from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.table import Table
+from rnc.files import read_tensors, sweep, write_tensors, write_text
+from rnc.loss.distributed import is_first_process
+from rnc.model import ModelConfig, Regressor, read_config, without_head
+from rnc.run.evaluate import evaluate_run, write_evaluation
+from rnc.run.folder import TRAIN_TARGETS
+from rnc.training.loop import RECORD_FIELDS, Record
+from rnc.training.objectives import PairLoss
+from rnc.training.recipes import build_regressor, check_training, train
+from rnc.training.stages import ENCODER_FILE
+
+RUN_FILES = (
+    "config.json",
+    "history.csv",
+    "model.safetensors",
+    "scores.json",
+    "predictions.csv",
+    "features.safetensors",
+    "thumbnails.safetensors",
+    TRAIN_TARGETS,
+    "skipped.csv",
+    "report.html",
+)
+
+
+def fit_run(
+    table: Table,
+    config: FitConfig,
+    out: Path,
+    *,
+    data: dict[str, Any] | None = None,
+    command: str = "",
+    name: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    encoder: torch.nn.Module | None = None,
+    encoder_from: Path | None = None,
+    objective: PairLoss | None = None,
+) -> Iterator[Record]:
+    """Train on a table and leave a finished run folder; one Record per epoch.
+
+    Args:
+        table: labelled, split data.
+        config: how to train.
+        out: the run folder; must be new or empty unless one of the next two is given.
+        data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
+        command: what the user typed, for the report.
+        name: of the run in reports; by default the folder's.
+        resume: continue the run in `out`, which must have the same config.
+        overwrite: delete the run in `out` first.
+        encoder: a module of the caller's own.
+        encoder_from: a run whose encoder is taken as it is instead of training one.
+        objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
+            (n, t), of all processes, -> the number to minimise.
+    """
+    if objective is not None:
+        config = replace(config, objective="own")
+    first = is_first_process()
+    model = build_regressor(table, config, encoder)
+    check_training(table, config, objective)
+    if resume:
+        encoder_from = _same_source(out, encoder_from)
+    stage, taken = out / ENCODER_FILE, None
+    if encoder_from is not None and not (resume and stage.exists()):
+        taken = read_encoder(encoder_from, model, config)
+    if first:
+        prepare_folder(out, config, resume=resume, overwrite=overwrite)
+        for folder in (out, stage.parent):
+            sweep(folder)
+    extra = {
+        "fit": config.to_json(),
+        "data": data or {},
+        "command": command,
+        "environment": environment(),
+        **({} if name is None else {"name": name}),
+        **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
+    }
+    if first and not resume:
+        model.save_config(out, extra)
+        _write_skipped(table, out)
+    if first:
+        targets = torch.from_numpy(table.y[table.rows("train")])
+        write_tensors(out / TRAIN_TARGETS, {"targets": targets})
+    if first and taken is not None:
+        write_tensors(stage, taken, [])
+    records: list[Record] = []
+    for record in train(model, table, config, out, own=objective):
+        records.append(record)
+        if first:
+            write_history(out, records)
+        yield record
+    if not first:
+        return
+    model.save(out, extra)
+    evaluation = evaluate_run(model, table, config)
+    evaluation.scores.update(_validation(records, config))
+    write_evaluation(evaluation, out)
+
+
+def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
+    """The weights of a model with the encoder of another run; raises if that does not fit.
+
+    Args:
+        folder: the run, trained on the same data or on other.
+        model: whose head the weights keep.
+        config: of the run to come.
+    """
+    if config.scheme not in ("probe", "finetune"):
+        raise ValueError(
+            "--encoder-from takes the place of training an encoder before a head, which scheme "
+            f"{config.scheme} does not do. Use --scheme probe or finetune."
+        )
+    theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
+    for what in ("kind", "encoder", "input_shape", "preprocessing"):
+        a, b = getattr(theirs, what), getattr(ours, what)
+        if a != b:
+            shown = "" if what == "preprocessing" else f": {a} there, {b} here"
+            raise ValueError(
+                f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
+                "same columns, --encoder and --image-size, or train an encoder."
+            )
+    whole, stage = folder / "model.safetensors", folder / ENCODER_FILE
+    if not stage.exists() and not whole.exists():
+        raise FileNotFoundError(
+            f"{folder} has no trained encoder yet. Finish that run first: the command that "
+            "started it and --resume."
+        )
+    weights, _ = read_tensors(whole if whole.exists() else stage)
+    return model.state_dict() | without_head(weights)
+
+
+def _same_source(out: Path, encoder_from: Path | None) -> Path | None:
+    """The run whose encoder a run took that is resumed; raises if another one is given now."""
+    before = read_config(out).get("encoder_from")
+    if encoder_from is not None and before != str(encoder_from):
+        raise ValueError(
+            f"{out} was started with {'its own encoder' if before is None else before} and not "
+            f"with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
+            "--out."
+        )
+    return None if before is None else Path(before)
+
+
+def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
+    """The best validation error of the run, and with scheme auto that of every scheme."""
+    best: dict[str, float] = {}
+    last = records[-1].stage if records else ""
+    for record in records:
+        if record.stage == "encoder" or (config.scheme != "auto" and record.stage != last):
+            continue  # the first of two stages: its head is not the one that stays
+        if record.val_error is not None:
+            scheme = record.stage.split("/")[0]
+            best[scheme] = min(record.val_error, best.get(scheme, float("inf")))
+    if not best:
+        return {}
+    auto = {"auto": best} if config.scheme == "auto" else {}
+    return {"validation_error": min(best.values()), **auto}
+
+
+def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:
+    """Raise unless the folder may take this run; nothing but an old run is ever deleted."""
+    if resume:
+        # A field that the run's version did not have yet was as it is by default.
+        before = FitConfig.from_json(read_config(out).get("fit", {})).to_json()
+        changed = {
+            name: (before[name], value)
+            for name, value in config.to_json().items()
+            if before[name] != value and name not in SPEED_ONLY
+        }
+        if changed:
+            listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
+            raise ValueError(
+                f"{out} was started with other options ({listed}). Use the same ones to resume it, "
+                "or another --out."
+            )
+        return
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / "config.json").exists():
+        raise FileExistsError(
+            f"{out} exists and holds no run. Choose a new folder for --out; nothing was changed."
+        )
+    if not overwrite:
+        raise FileExistsError(
+            f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
+            "another --out."
+        )
+    for name in ("checkpoint", "analyses"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    for name in RUN_FILES:
+        (out / name).unlink(missing_ok=True)
+
+
+def write_history(folder: Path, records: Sequence[Record]) -> None:
+    """history.csv: one line per epoch."""
+    _write_csv(folder / "history.csv", RECORD_FIELDS, [asdict(record) for record in records])
+
+
+def environment() -> dict[str, str]:
+    """What the numbers of a run depend on besides its config."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    return {
+        "rank-n-contrast": rnc.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "gpu": gpu,
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def typed_command() -> str:
+    """The command line of this process, as a user would type it."""
+    return " ".join(["rnc", *sys.argv[1:]])
+
+
+def _write_skipped(table: Table, out: Path) -> None:
+    if table.skipped:
+        rows = [{"name": row.name, "reason": row.reason} for row in table.skipped]
+        _write_csv(out / "skipped.csv", ["name", "reason"], rows)
+
+
+def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -1,0 +1,261 @@
+"""From the name of a result to rows and files, on data that train in seconds."""
+
+import csv
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rnc.data import Table, table_from_arrays
+from rnc.experiments import RESULTS, Data, reproduce
+from rnc.experiments.__main__ import command
+from rnc.experiments.plan import Plan, Row
+from rnc.experiments.run import _names
+from rnc.experiments.store import Store
+from rnc.experiments.write import section, table
+from rnc.files import write_text
+from training_cases import images
+
+FAST = {
+    "encoder": "mlp",
+    "batch_size": 16,
+    "device": "cpu",
+    "step": 25.0,
+    "head_solver": "sgd",
+    "head_epochs": 1,
+}
+ON_TABLES = [name for name in RESULTS if name not in ("resnet50", "corruptions")]
+
+
+def even(n: int) -> Table:
+    """Rows of four columns; the target is even over its range."""
+    rng = np.random.default_rng(0)
+    y = rng.permutation(n) * 100 / n
+    x = rng.normal(size=(n, 4)) + [1.0, 0, 0, 0] * y[:, None] / 20
+    return table_from_arrays(x, y, subgroup={"town": np.arange(n) % 3})
+
+
+def tiny() -> Data:
+    """Two tables of four columns; the town says nothing of the target."""
+    return Data.of_table(even(240), "tiny").with_other(Data.of_table(even(120), "tinier"))
+
+
+def run(name: str, out: Path, data: Data | Table | str | None = None, **options) -> list[Row]:
+    options = {"epochs": 1, "fit": FAST, "say": lambda text: None, **options}
+    return reproduce(name, data or tiny(), out, **options)
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory) -> tuple[Path, list[Row], list[str]]:
+    out, said = tmp_path_factory.mktemp("all"), []
+    return out, run("all", out, say=said.append), said
+
+
+def test_all_results_train_and_write_their_files(everything) -> None:
+    out, rows, _ = everything
+    for name in ON_TABLES:
+        assert (out / f"{name}.csv").exists(), name
+        assert f"## {name}: " in (out / "report.md").read_text()
+    found = [row for name in ON_TABLES for row in read(out / f"{name}.csv")]
+    assert len(found) == len(rows)
+    assert all(np.isfinite(row.values).all() and row.values for row in rows)
+
+
+def test_all_leaves_out_what_does_not_apply_and_says_why(everything) -> None:
+    _, _, said = everything
+    assert "resnet50 left out: resnet50 needs images; tiny holds tables." in said
+    assert not any(text.startswith("main left out") for text in said)
+
+
+def test_cost_and_pace_are_said_before_the_work(everything) -> None:
+    _, _, said = everything
+    assert said[0] == ("main on tiny: 14 runs; left to train: 1 encoder and 15 epochs in all.")
+    assert said[1] == "  L1, seed 0"
+    assert said[2].startswith("  About ")
+    assert "minutes for these 15 epochs, at the pace of the first (" in said[2]
+
+
+def test_a_second_call_trains_nothing(everything, monkeypatch) -> None:
+    out, rows, _ = everything
+
+    def no_training(*args, **options):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("rnc.experiments.store.train", no_training)
+    monkeypatch.setattr("rnc.experiments.store.fit_run", no_training)
+    said: list[str] = []
+    assert run("all", out, say=said.append) == rows
+    assert said[0] == (
+        "main on tiny: 14 runs, 14 of them finished before; "
+        "left to train: 0 encoders and 0 epochs in all."
+    )
+
+
+def test_methods_that_train_differently_differ(everything) -> None:
+    """A method that fell back to another one would repeat its numbers."""
+    _, rows, _ = everything
+    maes = {(r.method, r.setting): r.values for r in rows if r.score == "MAE"}
+    probes = [maes[name, "linear probing"] for name in ("SimCLR", "DINO", "SupCon", "RnC(L1)")]
+    assert len(set(probes)) == 4
+    ends = [maes[name, ""] for name in ("L1", "LDS+FDS", "LDE", "RankSim", "Ordinal Entropy")]
+    assert len(set(ends)) == 5
+
+
+def test_unseen_is_scored_inside_and_outside(everything) -> None:
+    out, _, _ = everything
+    rows = {
+        (r["method"], r["setting"], r["score"]): float(r["mean"]) for r in read(out / "unseen.csv")
+    }
+    for kind in ("bi-modal", "tri-modal"):
+        whole, seen, unseen = (rows["L1", kind, f"MAE, {p}"] for p in ("all", "seen", "unseen"))
+        assert min(seen, unseen) < whole < max(seen, unseen)
+
+
+def test_reports_of_runs_stand_beside_the_tables(everything) -> None:
+    out, _, _ = everything
+    assert "town" in (out / "spurious.html").read_text()
+    assert "Runs of the first seed: spurious.html" in (out / "spurious.md").read_text()
+
+
+def test_seeds_give_a_mean_and_a_spread(tmp_path) -> None:
+    rows = run("ablation-similarity", tmp_path, seeds=2)
+    assert all(len(row.values) == 2 for row in rows)
+    first = read(tmp_path / "ablation-similarity.csv")[0]
+    assert float(first["mean"]) == pytest.approx(np.mean(rows[0].values), rel=1e-5)
+    assert float(first["sd"]) == pytest.approx(np.std(rows[0].values, ddof=1), rel=1e-4)
+    assert "2 seeds, 1 epochs" in (tmp_path / "ablation-similarity.md").read_text()
+
+
+def test_more_seeds_train_only_the_new_ones(tmp_path) -> None:
+    said: list[str] = []
+    run("std", tmp_path, seeds=1)
+    run("std", tmp_path, seeds=2, say=said.append)
+    assert said[0].startswith(
+        "std on tiny: 2 runs, 1 of them finished before; left to train: 1 enc"
+    )
+
+
+def test_records_are_shown(tmp_path) -> None:
+    shown = []
+    run("std", tmp_path, seeds=1, show=shown.append)
+    assert [record.stage for record in shown] == ["encoder", "head"]
+
+
+def test_corrupted_images_are_scored_by_severity(tmp_path) -> None:
+    small = images(120)
+    large = dataclasses.replace(small, x=small.x.repeat(2, axis=2).repeat(2, axis=3))
+    fit = {**FAST, "encoder": "small-cnn", "image_size": 40}
+    rows = run("corruptions", tmp_path, large, fit=fit)
+    assert [row.score for row in rows[:6]] == ["clean", *(f"severity {i}" for i in range(1, 6))]
+    assert len({row.values for row in rows}) == 12
+
+
+def test_numbers_of_the_paper_stand_beside_ours(tmp_path) -> None:
+    data = dataclasses.replace(tiny(), name="skyfinder")
+    rows = run("correlation", tmp_path, data)
+    assert [row.paper for row in rows] == [0.822, 0.664, 0.971, 0.87]
+    text = (tmp_path / "correlation.md").read_text()
+    assert "| method | Spearman | paper | Kendall | paper |" in text
+    assert "Paper: Table 1 and Figure 3." in text
+
+
+def test_a_training_that_diverges_is_said_and_left_out(tmp_path, monkeypatch) -> None:
+    finish = Store.finish
+
+    def diverge(store, job, show, *, name=None):
+        if job.config.scheme == "end2end":
+            raise FloatingPointError("The loss became nan.")
+        return finish(store, job, show, name=name)
+
+    monkeypatch.setattr(Store, "finish", diverge)
+    said: list[str] = []
+    rows = run("correlation", tmp_path, say=said.append)
+    assert rows[0].values == ()
+    assert rows[2].values != ()
+    assert "  L1, seed 0, left out: The loss became nan." in said
+    assert "| L1 | diverged | diverged |" in (tmp_path / "correlation.md").read_text()
+
+
+# ---------------------------------------------------------------------------------------- writing
+
+
+def test_a_table_has_a_column_for_the_paper_only_where_it_has_numbers() -> None:
+    rows = [
+        Row("L1", "", "MAE", (6.0, 7.0), 6.63),
+        Row("L1", "", "R2", (0.8, 0.9)),
+        Row("RnC(L1)", "", "MAE", (6.0,), 6.19, 0.08),
+    ]
+    assert table(rows) == [
+        "| method | MAE | paper | R2 |",
+        "| --- | --- | --- | --- |",
+        "| L1 | 6.500 ± 0.707 | 6.63 | 0.850 ± 0.071 |",
+        "| RnC(L1) | 6.000 | 6.19 ± 0.08 |  |",
+    ]
+
+
+def test_a_section_says_what_is_ours() -> None:
+    plan = Plan("Number of positives", "The loss is divided by K.", [])
+    text = section("ablation-positives", plan, [], data="digits", how="1 seed")
+    assert text.startswith("## ablation-positives: Number of positives\n\ndigits, 1 seed. Paper: ")
+    assert "Table 6a. The loss is divided by K." in text
+
+
+# ------------------------------------------------------------------------------------- bad input
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no result 'corrupt'; known are main, .*, all\. Did you"):
+        _names("corrupt")
+
+
+def test_a_dataset_needs_its_folder(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"got 'agedb'.*Data.of_dataset\(name, root\)"):
+        run("main", tmp_path, "agedb")
+
+
+@pytest.fixture
+def cli():
+    import typer
+
+    app = typer.Typer()
+    app.command()(command)
+    return lambda *words: CliRunner().invoke(app, list(words))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["mian"], "There is no result 'mian'"),
+        (["main", "--data", "agedb"], "--root DIR"),
+        (["main", "--data", "agdb"], "one of agedb, imdb-wiki"),
+        (["transfer", "--data", "HOUSES", "--target", "price"], "--other FILE"),
+    ],
+)
+def test_the_command_says_what_is_wrong(cli, tmp_path, words, message) -> None:
+    houses = tmp_path / "houses.csv"
+    write_text(houses, "area,price\n" + "".join(f"{i},{2 * i}\n" for i in range(80)))
+    words = [str(houses) if word == "HOUSES" else word for word in words]
+    result = cli(*words, "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_the_command_runs_on_a_file(cli, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{a},{b},{2 * a + b},{'xyz'[i % 3]}" for i, (a, b) in enumerate(rng.normal(size=(120, 2)))
+    ]
+    houses = tmp_path / "houses.csv"
+    write_text(houses, "\n".join(["area,rooms,price,town", *rows]) + "\n")
+    words = ["spurious", "--data", str(houses), "--target", "price", "--nuisance", "town"]
+    words += ["--epochs", "1", "--batch-size", "16", "--out", str(tmp_path / "out")]
+    result = cli(*words)
+    assert result.exit_code == 0, result.output
+    assert "| method | town readable | Spearman | MAE |" in result.stdout
+    assert (tmp_path / "out" / "spurious.csv").exists()

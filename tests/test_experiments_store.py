@@ -1,0 +1,317 @@
+"""Runs and encoders are found by what they are, trained once, and continued after a kill."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rnc.data import Table
+from rnc.experiments import store as module
+from rnc.experiments.plan import Job, canonical
+from rnc.experiments.store import Store, cost_of, encoder_key, fingerprint, read_history, run_key
+from rnc.experiments.subsets import inside, modes, with_modes, with_size
+from rnc.files import read_tensors
+from rnc.run.fit import fit_run
+from rnc.training.batches import Batches
+from training_cases import columns, quick, signals
+
+TABLE = columns()
+
+
+def job(table: Table = TABLE, start: Job | None = None, **changes) -> Job:
+    return Job(table, canonical(quick(**changes), table), start)
+
+
+def ignore(record) -> None:
+    pass
+
+
+class Epochs:
+    """Counts the epochs that are trained, by their stage."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stages: list[str] = []
+        epoch = Batches.epoch
+
+        def counted(batches, stage, *args, **options):
+            self.stages.append(stage)
+            return epoch(batches, stage, *args, **options)
+
+        monkeypatch.setattr(Batches, "epoch", counted)
+
+    def of(self, stage: str) -> int:
+        return self.stages.count(stage)
+
+
+@pytest.fixture
+def epochs(monkeypatch) -> Epochs:
+    return Epochs(monkeypatch)
+
+
+def scores(folder: Path) -> dict:
+    return json.loads((folder / "scores.json").read_text())["test"]
+
+
+# ------------------------------------------------------------------------------------------- keys
+
+
+@pytest.mark.parametrize(
+    "changes", [{"device": "auto"}, {"precision": "32"}, {"rnc_weight": 3.0}, {"low": 1.0}]
+)
+def test_a_run_is_the_same_whatever_it_does_not_look_at(changes) -> None:
+    assert run_key(job(**changes)) == run_key(job())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 1}, {"head": "mse"}, {"epochs": 3}, {"similarity": "l1"}, {"clip": 1.0}]
+)
+def test_a_run_is_another_with_another_config(changes) -> None:
+    assert run_key(job(**changes)) != run_key(job())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"head": "dex"}, {"scheme": "finetune"}, {"head_solver": "sgd"}, {"head": "or", "step": 2.0}],
+)
+def test_heads_share_an_encoder(changes) -> None:
+    assert encoder_key(job(**changes)) == encoder_key(job())
+    assert run_key(job(**changes)) != run_key(job())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 1},
+        {"objective": "supcon"},
+        {"temperature": 1.0},
+        {"views": 1},
+        {"lr": 0.1},
+        {"weight_decay": 0.0},
+        {"crop": False},
+        {"batch_size": 8},
+    ],
+)
+def test_what_shapes_an_encoder_makes_it_another(changes) -> None:
+    assert encoder_key(job(**changes)) != encoder_key(job())
+
+
+def test_bins_shape_the_encoder_of_supcon_only() -> None:
+    a, b = job(objective="supcon", step=1.0), job(objective="supcon", step=2.0)
+    assert encoder_key(a) != encoder_key(b)
+
+
+def test_a_run_that_starts_elsewhere_is_another() -> None:
+    other = columns(rows=80)
+    assert len({run_key(job()), run_key(job(start=job(other))), run_key(job(start=job()))}) == 3
+
+
+def test_data_are_known_by_what_they_hold() -> None:
+    again = dataclasses.replace(TABLE, x=TABLE.x.copy())
+    assert fingerprint(again) == fingerprint(TABLE)
+    y, split, x = TABLE.y.copy(), TABLE.split.copy(), TABLE.x.copy()
+    y[3] += 1
+    split[TABLE.rows("train")[0]] = "test"
+    x[0] += 1
+    for change in ({"y": y}, {"split": split}, {"x": x}, {"target_names": ("z",)}):
+        assert fingerprint(dataclasses.replace(TABLE, **change)) != fingerprint(TABLE)
+
+
+# ------------------------------------------------------------------------------------------- runs
+
+
+def test_heads_train_their_encoder_once(tmp_path, epochs) -> None:
+    store = Store(tmp_path)
+    folders = [store.finish(job(head=head), ignore) for head in ("l1", "mse", "huber")]
+    assert epochs.of("encoder") == 2
+    assert len(set(folders)) == 3
+    assert len(list((tmp_path / "encoders").iterdir())) == 1
+
+
+@pytest.mark.parametrize("scheme", ["probe", "finetune", "two-stage"])
+def test_a_shared_first_stage_changes_nothing(tmp_path, scheme) -> None:
+    one = job(head="mse", scheme=scheme)
+    for _ in fit_run(one.table, one.config, tmp_path / "alone"):
+        pass
+    store = Store(tmp_path)
+    store.finish(job(head="l1"), ignore)
+    shared = store.finish(one, ignore)
+    assert scores(shared) == scores(tmp_path / "alone")
+    assert [r["train_loss"] for r in read_history(shared)] == [
+        r["train_loss"] for r in read_history(tmp_path / "alone")
+    ]
+
+
+def test_two_stages_train_their_first_once(tmp_path, epochs) -> None:
+    store = Store(tmp_path)
+    store.finish(job(head="mse", scheme="end2end"), ignore)
+    store.finish(job(head="mse", scheme="two-stage"), ignore)
+    assert epochs.of("end2end") == 2
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path, epochs) -> None:
+    first = Store(tmp_path).finish(job(), ignore)
+    trained = len(epochs.stages)
+    shown = []
+    assert Store(tmp_path).finish(job(), shown.append) == first
+    assert (len(epochs.stages), shown) == (trained, [])
+
+
+@pytest.mark.parametrize("at", [1, 3, 4, 5])
+def test_a_kill_repeats_no_epoch(tmp_path, epochs, at) -> None:
+    wanted = job(scheme="finetune", epochs=3, head_epochs=2)
+    seen = []
+
+    def stop(record) -> None:
+        seen.append(record)
+        if len(seen) == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path).finish(wanted, stop)
+    folder = Store(tmp_path).finish(wanted, ignore)
+    assert (epochs.of("encoder"), epochs.of("finetune")) == (3, 2)
+    for _ in fit_run(wanted.table, wanted.config, tmp_path / "alone"):
+        pass
+    assert scores(folder) == scores(tmp_path / "alone")
+
+
+def test_only_new_epochs_are_shown(tmp_path) -> None:
+    store = Store(tmp_path)
+    store.finish(job(), ignore)
+    shown = []
+    store.finish(job(head="mse"), shown.append)
+    assert [record.stage for record in shown] == ["head"]
+
+
+def test_a_transfer_keeps_the_encoder_of_its_start(tmp_path) -> None:
+    store, other = Store(tmp_path), columns(rows=80)
+    for start in (job(), job(scheme="end2end")):
+        folder = store.finish(job(other, start), ignore)
+        there = read_tensors(folder / "model.safetensors")[0]
+        path = store.folder(start) / "model.safetensors"
+        if start.config.scheme == "probe":
+            path = next((tmp_path / "encoders").glob("*/checkpoint/encoder.safetensors"))
+        here = read_tensors(path)[0]
+        encoder = [key for key in here if key.startswith("encoder.")]
+        assert encoder
+        assert all(torch.equal(here[key], there[key]) for key in encoder)
+
+
+def test_a_transfer_keeps_the_scale_of_its_signals(tmp_path) -> None:
+    table = signals()
+    louder = dataclasses.replace(table, x=table.x * 2)
+    config = {"encoder": "resnet1d24", "epochs": 1, "batch_size": 16}
+    folder = Store(tmp_path).finish(job(louder, job(table, **config), **config), ignore)
+    scale = read_tensors(folder / "model.safetensors")[0]["input_scale"]
+    wanted = table.x[table.rows("train")].std(axis=(0, 2))
+    np.testing.assert_allclose(scale[:, 0].numpy(), wanted, rtol=1e-4)
+
+
+def test_finished_runs_leave_no_checkpoint(tmp_path) -> None:
+    folder = Store(tmp_path).finish(job(), ignore)
+    assert not (folder / "checkpoint").exists()
+    names = sorted(path.name for path in tmp_path.rglob("checkpoint/*"))
+    assert names == ["encoder.safetensors"]
+
+
+def test_a_run_of_another_config_in_a_folder_is_refused(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "run_key", lambda job: "same")
+    store = Store(tmp_path)
+    store.finish(job(scheme="end2end"), ignore)
+    (tmp_path / "runs" / "same" / "scores.json").unlink()
+    with pytest.raises(ValueError, match="epochs: 2 then, 3 now"):
+        store.finish(job(scheme="end2end", epochs=3), ignore)
+
+
+# ------------------------------------------------------------------------------------------- cost
+
+
+def test_cost_is_what_is_left(tmp_path) -> None:
+    store = Store(tmp_path)
+    jobs = [job(), job(head="mse"), job(scheme="end2end")]
+    before = cost_of(jobs, store)
+    assert (before.runs, before.finished, before.encoders, before.epochs) == (
+        3,
+        0,
+        1,
+        2 + 2 + 1 + 1,
+    )
+    store.finish(jobs[0], ignore)
+    after = cost_of(jobs, store)
+    assert (after.runs, after.finished, after.encoders, after.epochs) == (3, 1, 0, 2 + 1)
+    assert str(after) == (
+        "3 runs, 1 of them finished before; left to train: 0 encoders and 3 epochs in all"
+    )
+
+
+def test_the_run_that_another_starts_from_counts(tmp_path) -> None:
+    start = job(columns(rows=80), scheme="end2end")
+    assert cost_of([job(start=start)], Store(tmp_path)).runs == 2
+
+
+# ---------------------------------------------------------------------------------------- subsets
+
+
+def ramp(n: int = 4000) -> Table:
+    rng = np.random.default_rng(0)
+    y = rng.beta(2, 5, n) * 100
+    split = np.array(["train", "train", "val", "test"] * n)[:n]
+    names = np.array([str(i) for i in range(n)])
+    return Table(y[:, None].astype(np.float32), y[:, None], ("y",), "table", split, names)
+
+
+def test_a_smaller_training_set_is_part_of_a_larger_one() -> None:
+    table = ramp()
+    small, large = (set(with_size(table, n, 0).rows("train")) for n in (100, 500))
+    assert (len(small), len(large)) == (100, 500)
+    assert small < large
+    assert with_size(table, 100, 0).rows("test").tolist() == table.rows("test").tolist()
+    assert set(with_size(table, 100, 1).rows("train")) != small
+
+
+@pytest.mark.parametrize(("count", "unseen"), [(2, 0.225), (3, 1 / 3)])
+def test_ranges_and_gaps_fill_the_targets(count, unseen) -> None:
+    table = ramp()
+    ranges = modes(table, count, unseen)
+    low, high = np.quantile(table.y[table.rows("train")], (0.01, 0.99))
+    assert len(ranges) == count
+    assert (ranges[0][0], ranges[-1][1]) == pytest.approx((low, high))
+    assert sum(b - a for a, b in ranges) == pytest.approx((1 - unseen) * (high - low))
+
+
+def test_a_modal_training_set_has_gaps_and_its_test_set_none() -> None:
+    table = ramp()
+    ranges = modes(table, 2, 0.225)
+    part = with_modes(table, ranges, 0)
+    for split in ("train", "val"):
+        values = table.y[part.rows(split), 0]
+        assert len(values) > 100
+        assert inside(values, ranges).all()
+    test = table.y[part.rows("test"), 0]
+    counts, _ = np.histogram(test, 10, (ranges[0][0], ranges[-1][1]))
+    assert counts.min() == counts.max() > 0
+    assert (~inside(test, ranges)).mean() == pytest.approx(0.225, abs=0.06)
+
+
+def test_the_modes_of_a_training_set_are_gaussian() -> None:
+    table = ramp(40_000)
+    ranges = modes(table, 2, 0.225)
+    values = table.y[with_modes(table, ranges, 0).rows("train"), 0]
+    low, high = ranges[0]
+    first = values[inside(values, ranges[:1])]
+    assert first.mean() == pytest.approx((low + high) / 2, abs=0.1 * (high - low))
+    assert first.std() == pytest.approx((high - low) / 4, rel=0.25)
+
+
+def test_a_test_set_with_a_hole_cannot_be_even() -> None:
+    table = ramp()
+    split = table.split.copy()
+    split[(table.y[:, 0] > 20) & (table.y[:, 0] < 40) & (split == "test")] = "train"
+    table = dataclasses.replace(table, split=split)
+    with pytest.raises(
+        ValueError, match=r"3 rows in each of 10 bins .* there are 0 from .*\. Mark more"
+    ):
+        with_modes(table, modes(table, 2, 0.225), 0)

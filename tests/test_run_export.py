@@ -1,0 +1,298 @@
+"""The ONNX file, run by onnxruntime as someone without this package would."""
+
+import importlib.util
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+import rnc.run.export
+from rnc.data import table_from_arrays
+from rnc.heads import HEADS, head_config
+from rnc.model import ModelConfig, Regressor
+from rnc.run.export import _cumprod, export_onnx
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+needs_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in PACKAGES),
+    reason="the extra 'export' is not installed",
+)
+TARGETS = np.array([[20.0, 0.1], [31.0, 0.5], [64.0, 0.9]])
+
+
+def small_model(head="l1", targets=TARGETS, encoder=None, **options):
+    encoder = encoder or nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Tanh())
+    t = targets.shape[1]
+    config = ModelConfig(
+        kind="table",
+        encoder="own",
+        input_shape=(5,),
+        augment={},
+        head=vars(head_config(head, 8, targets, **options)),
+        target_names=tuple(f"y{i}" for i in range(t)),
+    )
+    return Regressor(config, encoder)
+
+
+def with_spread(model):
+    """The same model with larger outputs, so that predictions differ."""
+    with torch.no_grad():
+        model.head.linear.weight.mul_(10)
+    return model
+
+
+def session_of(path):
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def metadata_of(session):
+    return json.loads(session.get_modelmeta().custom_metadata_map["rank-n-contrast"])
+
+
+def check_raw(model, raw, session, inputs):
+    """What a stranger gets from prepared inputs is what the model gets from raw samples."""
+    predictions, features = session.run(None, {"inputs": inputs.astype(np.float32)})
+    expected = model.predict(raw)
+    np.testing.assert_allclose(features, model.embed(raw), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(predictions, expected, rtol=1e-4)
+    assert np.ptp(expected) > 0.01 * np.abs(expected).max()  # the samples differ
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [*((name, {}) for name in HEADS), ("corn", {"decode": "class"})],
+)
+def test_every_head_predicts_the_same_for_any_number_of_samples(tmp_path, head, options):
+    model = with_spread(small_model(head, **options))
+    export_onnx(model, tmp_path / "m.onnx")
+    session = session_of(tmp_path / "m.onnx")
+    for n in (1, 2, 31):
+        x = np.random.default_rng(n).normal(size=(n, 5)).astype(np.float32)
+        predictions, features = session.run(None, {"inputs": x})
+        np.testing.assert_allclose(features, model.embed(x), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(predictions, model.predict(x), rtol=1e-4)
+    assert len(np.unique(predictions[:, 0])) > 2
+
+
+@needs_onnx
+def test_the_graph_says_what_goes_in_and_out(tmp_path):
+    export_onnx(small_model(), tmp_path / "deep" / "m.onnx")
+    session = session_of(tmp_path / "deep" / "m.onnx")
+    described = [(x.name, x.shape, x.type) for x in (*session.get_inputs(), *session.get_outputs())]
+    assert described == [
+        ("inputs", ["n", 5], "tensor(float)"),
+        ("predictions", ["n", 2], "tensor(double)"),
+        ("features", ["n", 8], "tensor(float)"),
+    ]
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["m.onnx"]
+
+
+@needs_onnx
+def test_a_large_offset_keeps_its_digits(tmp_path):
+    seconds = 1.7e9 + np.array([[0.0], [60.0], [150.0]])
+    model = small_model(targets=seconds)
+    export_onnx(model, tmp_path / "m.onnx")
+    x = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    predictions, _ = session_of(tmp_path / "m.onnx").run(None, {"inputs": x})
+    assert np.abs(predictions - model.predict(x)).max() < 0.01  # float32 knows only every 128th
+    assert np.ptp(predictions) > 1
+
+
+@needs_onnx
+def test_exporting_leaves_the_model_as_it_is(tmp_path):
+    model = small_model().train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    export_onnx(model, tmp_path / "m.onnx")
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+# ----------------------------------------------------------------- preparing with metadata alone
+
+
+@needs_onnx
+def test_images_can_be_prepared_from_the_metadata(tmp_path):
+    augment = {"size": 21, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4]}
+    head = vars(head_config("dldl", 128, np.arange(30.0)))
+    config = ModelConfig("image", "small-cnn", (3, 21, 21), augment, head, ("age",))
+    model = with_spread(Regressor(config))
+    export_onnx(model, tmp_path / "m.onnx")
+    session = session_of(tmp_path / "m.onnx")
+    said = metadata_of(session)
+    assert (said["kind"], said["input_shape"], said["target_names"]) == (
+        "image",
+        [3, 21, 21],
+        ["age"],
+    )
+    prepare = said["prepare"]
+    assert (prepare["size"], prepare["short_side"], prepare["channels"]) == (21, 24, 3)
+
+    def prepared(pixels):
+        size, short = prepare["size"], prepare["short_side"]
+        h, w = pixels.shape[1:]
+        if (h, w) != (size, size):
+            height, width = short * h // min(h, w), short * w // min(h, w)
+            top, left = round((height - size) / 2), round((width - size) / 2)
+            scaled = [
+                Image.fromarray(channel.astype(np.float32)).resize(
+                    (width, height), Image.Resampling.BILINEAR
+                )
+                for channel in pixels
+            ]
+            pixels = np.stack(scaled)[:, top : top + size, left : left + size]
+        mean, std = (np.array(prepare[name])[:, None, None] for name in ("mean", "std"))
+        return (pixels / 255 - mean) / std
+
+    rng = np.random.default_rng(0)
+    for shape in ((3, 50, 37), (3, 21, 21), (3, 24, 24)):
+        brightest = np.array([50, 120, 200, 256]).reshape(4, 1, 1, 1)
+        images = rng.integers(0, brightest, (4, *shape), dtype=np.uint8)
+        check_raw(model, images, session, np.stack([prepared(image) for image in images]))
+
+
+@needs_onnx
+def test_one_mean_for_all_channels_is_written_for_each(tmp_path):
+    head = vars(head_config("l1", 128, np.arange(30.0)))
+    config = ModelConfig(
+        "image", "small-cnn", (2, 8, 8), {"size": 8}, head, ("age",), {"channels": 2}
+    )
+    export_onnx(Regressor(config), tmp_path / "m.onnx")
+    prepare = metadata_of(session_of(tmp_path / "m.onnx"))["prepare"]
+    assert (prepare["mean"], prepare["std"], prepare["channels"]) == ([0.5, 0.5], [0.5, 0.5], 2)
+
+
+@needs_onnx
+def test_signals_can_be_prepared_from_the_metadata(tmp_path):
+    head = vars(head_config("corn", 256, np.arange(30.0)))
+    config = ModelConfig("signal", "resnet1d10", (2, 90), {"crop": 0.9}, head, ("age",))
+    model = Regressor(config)
+    model.input_shift.copy_(torch.tensor([[3.0], [-40.0]]))
+    model.input_scale.copy_(torch.tensor([[2.0], [11.0]]))
+    export_onnx(model, tmp_path / "m.onnx")
+    session = session_of(tmp_path / "m.onnx")
+    prepare = metadata_of(session)["prepare"]
+    raw = np.random.default_rng(0).normal(size=(6, 2, 100)) * [[2.0], [11.0]] + [[3.0], [-40.0]]
+    raw = (raw * np.linspace(0.2, 3, 6)[:, None, None]).astype(np.float32)
+    shift, scale = (np.array(prepare[name])[:, None] for name in ("shift", "scale"))
+    start = (100 - prepare["length"]) // 2
+    inputs = ((raw - shift) / scale)[:, :, start : start + prepare["length"]]
+    check_raw(model, raw, session, inputs)
+
+
+@needs_onnx
+def test_tables_can_be_prepared_from_the_metadata(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "size": [1.0, None, 3.0, 7.0, 9.0, 4.0] * 5,
+            "same": [2.0] * 30,
+            "city": ["Oslo", "Rome", None, "Bern", "Oslo", "Rome"] * 5,
+        }
+    )
+    table = table_from_arrays(frame, np.arange(30.0))
+    head = vars(head_config("mse", 256, table.y))
+    p = table.x.shape[1]
+    config = ModelConfig("table", "mlp", (p,), {}, head, ("price",), table.preprocessing)
+    model = Regressor(config)
+    export_onnx(model, tmp_path / "m.onnx")
+    session = session_of(tmp_path / "m.onnx")
+    said = metadata_of(session)
+
+    def inputs_of(column, value):
+        gap, inputs = pd.isna(value), []
+        if column["type"] == "category":
+            inputs = [float(value == category) for category in column["categories"]]
+        elif column["scale"] is not None:
+            known = column["median"] if gap else value
+            inputs = [(known - column["mean"]) / column["scale"]]
+        return inputs + [float(gap)] * column["gaps"]
+
+    rows = [
+        [x for column in said["prepare"]["columns"] for x in inputs_of(column, row[column["name"]])]
+        for row in frame.to_dict("records")
+    ]
+    assert said["input_shape"] == [p]
+    check_raw(model, table.x, session, np.array(rows))
+
+
+# ------------------------------------------------------------------------------------ refusals
+
+
+@needs_onnx
+@pytest.mark.parametrize("what", ["predictions", "features"])
+def test_a_file_that_computes_something_else_is_refused_and_the_old_one_stays(
+    tmp_path, monkeypatch, what
+):
+    path = tmp_path / "m.onnx"
+    path.write_text("old")
+    model, other = small_model(), small_model()
+    if what == "features":  # nothing of them reaches the predictions
+        for head in (model.head, other.head):
+            nn.init.zeros_(head.linear.weight)
+            nn.init.zeros_(head.linear.bias)
+    foreign = rnc.run.export._traced(other.eval())
+    monkeypatch.setattr(rnc.run.export, "_traced", lambda _: foreign)
+    with pytest.raises(RuntimeError, match=rf"{what} of 1 random samples by \d.*, where 1e-04 is"):
+        export_onnx(model, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@needs_onnx
+def test_a_nan_counts_as_a_difference(tmp_path):
+    model = small_model()
+    with torch.no_grad():
+        model.head.linear.bias.fill_(float("nan"))
+    with pytest.raises(RuntimeError, match="predictions of 1 random samples by nan"):
+        export_onnx(model, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_onnx
+def test_an_encoder_for_one_batch_size_is_refused(tmp_path):
+    class TwoAtATime(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(10, 16)
+
+        def forward(self, rows: Tensor) -> Tensor:
+            return self.layer(rows.reshape(1, 10)).reshape(2, 8)
+
+    with pytest.raises(RuntimeError, match=r"encoder 'own' cannot be written as ONNX for any num"):
+        export_onnx(small_model(encoder=TwoAtATime()), tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_onnx
+def test_weights_that_one_file_cannot_hold_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(rnc.run.export, "MOST_BYTES", 100)
+    with pytest.raises(ValueError, match=r"holds 0\.00 GB of weights at most; got 0\.00 GB"):
+        export_onnx(small_model(), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_missing_package_names_the_extra(tmp_path, monkeypatch, name):
+    for package in PACKAGES:  # stand-ins for those that are not missing
+        monkeypatch.setitem(sys.modules, package, None if package == name else sys)
+    advice = r"pip install 'rank-n-contrast\[export\]'"
+    with pytest.raises(ImportError, match=f"{name} is missing.* {advice}"):
+        export_onnx(small_model(), tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 64, 257])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_the_stand_in_for_cumprod_is_cumprod(length, dim):
+    shape = (length, 3) if dim == 0 else (3, length)
+    x = torch.randn(shape, dtype=torch.float64).sign() * (0.9 + 0.2 * torch.rand(shape).double())
+    torch.testing.assert_close(_cumprod(x, dim), x.cumprod(dim))
+    whole = torch.full(shape, 2)
+    assert _cumprod(whole, dim, dtype=torch.float64).dtype == torch.float64
