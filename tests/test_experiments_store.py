@@ -11,7 +11,7 @@ import torch
 from rnc.data import Table
 from rnc.experiments import store as module
 from rnc.experiments.plan import Job, canonical
-from rnc.experiments.store import Store, cost_of, encoder_key, fingerprint, read_history, run_key
+from rnc.experiments.store import Store, cost_of, encoder_key, read_history, run_key
 from rnc.experiments.subsets import inside, modes, with_modes, with_size
 from rnc.files import read_tensors
 from rnc.run.fit import fit_run
@@ -106,17 +106,6 @@ def test_bins_shape_the_encoder_of_supcon_only() -> None:
 def test_a_run_that_starts_elsewhere_is_another() -> None:
     other = columns(rows=80)
     assert len({run_key(job()), run_key(job(start=job(other))), run_key(job(start=job()))}) == 3
-
-
-def test_data_are_known_by_what_they_hold() -> None:
-    again = dataclasses.replace(TABLE, x=TABLE.x.copy())
-    assert fingerprint(again) == fingerprint(TABLE)
-    y, split, x = TABLE.y.copy(), TABLE.split.copy(), TABLE.x.copy()
-    y[3] += 1
-    split[TABLE.rows("train")[0]] = "test"
-    x[0] += 1
-    for change in ({"y": y}, {"split": split}, {"x": x}, {"target_names": ("z",)}):
-        assert fingerprint(dataclasses.replace(TABLE, **change)) != fingerprint(TABLE)
 
 
 # ------------------------------------------------------------------------------------------- runs

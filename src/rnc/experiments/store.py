@@ -13,17 +13,14 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
-from rnc.data.table import Table
+from rnc.data.digest import table_digest
 from rnc.experiments.plan import BINS, HEAD_STAGE, Job, canonical
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.model import without_head
@@ -44,34 +41,13 @@ NOT_ENCODER = (
     *HEAD_STAGE,
 )
 """Fields that the training of an encoder by an objective does not look at."""
-_SAMPLED = 64  # inputs that a fingerprint looks at: all of them may be many gigabytes
-
-
-@lru_cache(maxsize=256)
-def fingerprint(table: Table) -> str:
-    """A hash of a table: all of its targets, names, splits and columns, and some of its inputs."""
-    picked = np.unique(np.linspace(0, len(table) - 1, _SAMPLED).astype(int))
-    facts = {
-        "kind": table.kind,
-        "shape": table.x.shape,
-        "targets": table.target_names,
-        "preprocessing": table.preprocessing,
-        "subgroups": sorted(table.subgroup),
-    }
-    digest = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16)
-    arrays: list[NDArray[Any]] = [table.x[picked], table.y]
-    columns = [table.split, table.names, *(table.subgroup[k] for k in sorted(table.subgroup))]
-    for values in [*arrays, *(np.asarray(column).astype(str) for column in columns)]:
-        digest.update(f"{values.dtype}{values.shape}".encode())
-        digest.update(np.ascontiguousarray(values).tobytes())
-    return digest.hexdigest()
 
 
 def run_key(job: Job) -> str:
     """What identifies the run of a job."""
     fields = {k: v for k, v in job.config.to_json().items() if k not in SPEED_ONLY}
     start = None if job.start is None else source_key(job.start)
-    return _hash({"data": fingerprint(job.table), "fit": fields, "start": start})
+    return _hash({"data": table_digest(job.table), "fit": fields, "start": start})
 
 
 def encoder_key(job: Job) -> str:
@@ -79,7 +55,7 @@ def encoder_key(job: Job) -> str:
     bins = () if job.config.objective == "supcon" else BINS  # whose classes are bins
     left_out = (*SPEED_ONLY, *NOT_ENCODER, *bins)
     fields = {k: v for k, v in job.config.to_json().items() if k not in left_out}
-    return _hash({"data": fingerprint(job.table), "encoder": fields})
+    return _hash({"data": table_digest(job.table), "encoder": fields})
 
 
 def source_key(job: Job) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.digest import table_digest
 from rnc.data.table import Table
 from rnc.files import write_json, write_text
 
@@ -93,10 +94,4 @@ def without_test(table: Table) -> Table:
 def key_of(table: Table, config: FitConfig) -> str:
     """What names the checkpoints of a training: all that its result depends on."""
     fields = {k: v for k, v in config.to_json().items() if k not in SPEED_ONLY}
-    return hashlib.sha256(json.dumps([fields, digest(table)]).encode()).hexdigest()[:16]
-
-
-def digest(table: Table) -> str:
-    """A number that tells data apart by their training and validation targets."""
-    rows = [table.y[table.rows(split)].tobytes() for split in ("train", "val")]
-    return hashlib.sha256(b"|".join(rows)).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([fields, table_digest(table)]).encode()).hexdigest()[:16]

@@ -21,10 +21,11 @@ from typing import Any, cast
 import torch
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.digest import table_digest
 from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.run.folder import Show
-from rnc.search.folder import Trial, check_folder, digest, key_of, without_test, write_trials
+from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
 from rnc.training.loop import WATCHED, Record
 from rnc.training.recipes import build_regressor, train
@@ -83,13 +84,14 @@ def search(
     space = check_space(default_space(base) if space is None else space, base)
     check_folder(out)
     url = storage or f"sqlite:///{out / 'study.db'}"
+    table = without_test(table)
     setup = _setup(table, base, space)
     written = {"study": study or out.resolve().name, "storage": _without_password(url), **setup}
     write_json(out / "study.json", written)
     with _storage_errors(url), _storage(url, heartbeat) as database:
         opened = _open_study(database, written["study"], setup)
         opened.pruner = _pruner(base.resolve())
-        worker = _Worker(opened, database, without_test(table), base, out, space, show)
+        worker = _Worker(opened, database, table, base, out, space, show)
         worker.repeatable = storage is None
         # Errors of other schemes say nothing about those of one that is still to come.
         worker.prunes = prune and base.scheme != "auto" and "scheme" not in space
@@ -289,7 +291,7 @@ def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:
         name: list(part.values) if isinstance(part, Choice) else asdict(part)
         for name, part in space.items()
     }
-    setup = {**fixed, "space": where, "targets": digest(table)}
+    setup = {**fixed, "space": where, "data": table_digest(table)}
     return dict(json.loads(json.dumps(setup)))  # as the storage gives it back
 
 
@@ -299,6 +301,9 @@ def _open_study(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
     before = study.user_attrs.get("setup")
+    if before is not None and "data" not in before:
+        # An older study stored a hash of its targets only. From now on, all its data count.
+        before = None if _without_data(before) == _without_data(setup) else before
     if before is None:
         study.set_user_attr("setup", setup)
     elif changed := [k for k in {**before, **setup} if before.get(k) != setup.get(k)]:
@@ -308,6 +313,10 @@ def _open_study(
             "ones to continue it, or another --out and --study."
         )
     return study
+
+
+def _without_data(setup: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in setup.items() if k not in ("data", "targets")}
 
 
 def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
