@@ -11,10 +11,11 @@ import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
+from rnc.data.read import read_data
 from rnc.files import write_tensors
 from rnc.run.evaluate import evaluate_run, write_evaluation
 from rnc.run.fit import fit_run
-from rnc.run.folder import TRAIN_TARGETS, RunFolder, read_data
+from rnc.run.folder import TRAIN_TARGETS, RunFolder
 from rnc.training.recipes import build_regressor
 
 FAST = FitConfig(
@@ -46,7 +47,7 @@ def data_of(source: Path, **changes: Any) -> dict[str, Any]:
 def fitted(folder: Path, source: Path, config: FitConfig = FAST, **changes: Any) -> RunFolder:
     """A run that was trained for two epochs."""
     data = data_of(source, **changes)
-    for _ in fit_run(read_data(data, config), config, folder, data=data):
+    for _ in fit_run(read_data(data, config.image_size), config, folder, data=data):
         pass
     return RunFolder(folder)
 

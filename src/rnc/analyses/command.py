@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rnc.analyses.registry import ALL, analyse, choose
+from rnc.data.read import read_data
 from rnc.run.evaluate import evaluate_run, write_evaluation
-from rnc.run.folder import DoesNotApply, Options, RunFolder, read_data, stored_side
+from rnc.run.folder import DoesNotApply, Options, RunFolder
 
 
 def evaluate_other(
@@ -28,8 +29,7 @@ def evaluate_other(
     read = {**before, "source": str(data), "split_column": None, "group_column": None}
     read["images"] = str(images) if images is not None else before.get("images")
     model = run.model.config
-    side = stored_side(model.augment.get("size", 224))
-    table = read_data(read, run.fit, model.preprocessing, side)
+    table = read_data(read, model.augment.get("size", 224), model.preprocessing)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
     out = out or folder / f"evaluation-{data.stem}"
     write_evaluation(evaluation, out)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
 from rnc.data.labels import holds_splits
+from rnc.data.read import read_data
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.splits import make_split
 from rnc.data.table import Table
@@ -21,7 +22,7 @@ from rnc.files import write_json, write_tensors
 from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder, Show, read_data
+from rnc.run.folder import DoesNotApply, Options, Result, RunFolder, Show
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
 from rnc.training.stages import ENCODER_FILE
@@ -169,7 +170,7 @@ def other_table(run: RunFolder, options: Options) -> Table:
         "subgroup_columns": [] if group is None else [group],
     }
     model = run.config["model"]
-    table = read_data(read, run.fit, model.get("preprocessing") or {})
+    table = read_data(read, run.fit.image_size, model.get("preprocessing") or {})
     if table.kind != model["kind"]:
         raise DataError(
             f"{run.path} was fitted on data of kind {model['kind']!r}; {options.data} is of kind "

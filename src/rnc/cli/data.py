@@ -62,11 +62,11 @@ class DataFlags:
 
 def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", dict[str, Any]]:
     """The data, and what config.json says so that they can be read again."""
-    from rnc.run.folder import read_data
+    from rnc.data.read import read_data
 
     dataset = _dataset(flags)
     data = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
-    table = read_data(data, config)
+    table = read_data(data, config.image_size)
     if dataset is not None:
         data["target"] = list(table.target_names)  # other files are evaluated by these names
     return table, data

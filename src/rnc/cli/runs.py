@@ -25,9 +25,9 @@ def predict(
     import pandas as pd  # type: ignore[import-untyped]
 
     from rnc.data import read_inputs
+    from rnc.data.read import stored_side
     from rnc.files import write_text
     from rnc.model import Regressor
-    from rnc.run.folder import stored_side
 
     with friendly():
         model = Regressor.load(run)

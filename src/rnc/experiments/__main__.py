@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from rnc.config import FitConfig, Preset
+from rnc.config import Preset
 from rnc.data.datasets.registry import dataset_names
+from rnc.data.read import read_data
 from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.results import ALL, RESULTS
 from rnc.experiments.run import reproduce
-from rnc.run.folder import read_data
 from rnc.training.loop import Record
 
 console = Console(stderr=True)
@@ -109,7 +109,7 @@ def _read(
             f"{', '.join(dataset_names())}; got {data!r}."
         )
     source = {"source": data, **columns}
-    table = read_data(source, FitConfig(image_size=image_size), preprocessing)
+    table = read_data(source, image_size, preprocessing)
     more = {"fit": {"image_size": image_size}, "source": source}
     return Data.of_table(table, Path(data).stem, **more)
 

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from rnc.analyses.corruption import LEAST_SIDE
-from rnc.config import FitConfig
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import digits_table
 from rnc.data.errors import DataError, some
+from rnc.data.read import read_data
 from rnc.data.table import Table
 from rnc.experiments.subsets import only
-from rnc.run.folder import read_data
 
 DIGITS = "digits"
 SIDE = 16
@@ -101,7 +100,7 @@ class Data:
         """
         name = find_dataset(name).name
         source = {"source": str(root), "dataset": name, "dataset_options": dict(options or {})}
-        table = read_data(source, FitConfig(image_size=image_size))
+        table = read_data(source, image_size)
         encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
         fit = _FIT[name] | encoder | {"image_size": image_size}
         return cls(name, table, fit=fit, nuisance=_NUISANCE.get(name), source=source)

@@ -15,11 +15,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from rnc.config import FitConfig
-from rnc.data.datasets.registry import find_dataset, read_dataset
 from rnc.data.errors import DataError
-from rnc.data.images import default_cache
-from rnc.data.sources import ARRAYS, TABLES
-from rnc.data.table import Table, read_table
+from rnc.data.read import read_data
+from rnc.data.table import Table
 from rnc.files import read_tensors
 from rnc.metrics import Columns
 from rnc.model import Regressor, read_config
@@ -184,7 +182,7 @@ class RunFolder:
                 f"{self.path} was fitted on {data['source']}, which is not there as seen from "
                 f"{Path.cwd()}. Call rnc from the folder where `rnc fit` was called."
             )
-        return self._checked(read_data(data, self.fit))
+        return self._checked(read_data(data, self.fit.image_size))
 
     def _checked(self, table: Table) -> Table:
         names, before = table.names[table.rows("test")], self.predictions["name"]
@@ -210,37 +208,3 @@ class RunFolder:
             return read_tensors(self._file(name))[0]
         except SafetensorError as error:
             raise ValueError(f"{self.path / name} cannot be read ({error}). Fit again.") from error
-
-
-def read_data(
-    data: dict[str, Any],
-    config: FitConfig,
-    preprocessing: dict[str, Any] | None = None,
-    side: int | None = None,
-) -> Table:
-    """Read a table as a run's config.json says.
-
-    Args:
-        data: the options of `read_table` and the source; or the name of a dataset, its options,
-            and as the source the folder of a copy.
-        config: of the run; says how large images are.
-        preprocessing: of the fitted model, for other data than those it was fitted on.
-        side: of decoded images, if not that for config.
-    """
-    ours: dict[str, Any] = {
-        "image_size": side or stored_side(config.image_size),
-        "cache": default_cache(),
-        "progress": True,
-    }
-    if "dataset" in data and Path(data["source"]).suffix.lower() not in TABLES + ARRAYS:
-        known = find_dataset(data["dataset"]).options
-        ours = {name: value for name, value in ours.items() if name in known}
-        return read_dataset(data["dataset"], data["source"], ours | data["dataset_options"])
-    besides = ("source", "dataset", "dataset_options")  # the last two: of the run's own data
-    options = {name: value for name, value in data.items() if name not in besides}
-    return read_table(data["source"], **options, **ours, preprocessing=preprocessing)
-
-
-def stored_side(image_size: int) -> int:
-    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224."""
-    return round(image_size * 8 / 7)
