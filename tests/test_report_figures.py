@@ -1,4 +1,4 @@
-"""The figures of a report from arrays, their intervals, and the same figures for papers."""
+"""The figures of a report from arrays, and the same figures for papers."""
 
 import base64
 import re
@@ -13,7 +13,6 @@ from PIL import Image
 from report_page import add_pictures, make_run
 from rnc.report import features, figures, paper, report, samples, write_figures
 from rnc.report.analyses import Bins, Group
-from rnc.report.intervals import mean_interval, r2_interval
 
 
 @pytest.mark.parametrize("shape", [(30, 5), (5, 30), (2, 9), (9, 1)])
@@ -93,32 +92,6 @@ def test_error_by_value_shows_training_samples_where_they_are_known():
     known = bins._replace(n_train=np.array([70.0, 5.0]))
     _, below = figures.bins_figure("age", [("a", 0, known)])["panels"]
     assert (below["title"], below["marks"][0]["y"]) == ("training samples", [70, 5])
-
-
-# --------------------------------------------------------------------------------------- intervals
-
-
-def test_an_interval_of_the_mean_is_about_two_standard_errors_wide_on_each_side():
-    values = np.random.default_rng(0).normal(5, 3, 1000)
-    low, high = mean_interval(values)
-    error = values.std() / np.sqrt(len(values))
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
-    assert mean_interval(values[:1]) is None
-
-
-def test_an_interval_of_r2_holds_the_r2_of_resamples_made_slowly():
-    rng = np.random.default_rng(0)
-    true = rng.normal(50, 9, (60, 2))
-    predicted = true + rng.normal(0, 4, true.shape)
-    found = []
-    for _ in range(1000):
-        rows = rng.integers(60, size=60)
-        y, p = true[rows], predicted[rows]
-        found.append(1 - ((p - y) ** 2).sum() / ((y - y.mean(axis=0)) ** 2).sum())
-    slow = np.percentile(found, [2.5, 97.5])
-    np.testing.assert_allclose(r2_interval(true, predicted), slow, atol=0.02)
-    assert r2_interval(np.ones((5, 1)), predicted[:5, :1]) is None
 
 
 # ------------------------------------------------------------------------------------------- paper

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.analyses.intervals import mean_interval
-from rnc.metrics import Columns
+from rnc.metrics import Columns, mean_interval
 from rnc.run.evaluate import SUFFIX
 from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
@@ -19,6 +18,19 @@ from rnc.run.groups import Groups, groups_named, readable
 BINS = 20
 ENOUGH = 20
 """Samples of a group that may be called the worst."""
+
+
+def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
+    """Number and mean of absolute errors (n,), and the mean's interval, None where there is none.
+
+    >>> mean_error(np.array([2.0, 2.0, 2.0]))
+    {'n': 3, 'mae': 2.0, 'low': 2.0, 'high': 2.0}
+    >>> mean_error(np.array([5.0]))
+    {'n': 1, 'mae': 5.0, 'low': None, 'high': None}
+    """
+    low, high = mean_interval(errors) or (None, None)
+    mae = float(errors.mean()) if len(errors) else None
+    return {"n": len(errors), "mae": mae, "low": low, "high": high}
 
 
 # --------------------------------------------------------------------------------- subgroups
@@ -52,7 +64,7 @@ def group_errors(
     ('b', 5.0, {'value': 'b', 'n': 1, 'mae': 7.0, 'low': None, 'high': None})
     """
     groups = [
-        {"value": name, **mean_interval(errors[codes == code])._asdict()}
+        {"value": name, **mean_error(errors[codes == code])}
         for code, name in enumerate(names)
         if (codes == code).any()
     ]
@@ -128,8 +140,8 @@ def target_errors(
     """
     edges = bin_edges(truth if train is None else np.concatenate([truth, train]))
     places = _bins(truth, edges)
-    found = [mean_interval(errors[places == i]) for i in range(len(edges) - 1)]
-    columns = {name: [getattr(one, name) for one in found] for name in ("n", "mae", "low", "high")}
+    found = [mean_error(errors[places == i]) for i in range(len(edges) - 1)]
+    columns = {name: [one[name] for one in found] for name in ("n", "mae", "low", "high")}
     counts = None if train is None else np.bincount(_bins(train, edges), minlength=len(found))
     n_train = None if counts is None else counts.tolist()
     return {"edges": edges.tolist(), **columns, "n_train": n_train}
@@ -183,8 +195,8 @@ def unseen(run: RunFolder, options: Options) -> Result:
     return Result(
         {
             "ranges": [list(one) for one in options.seen],
-            "seen": mean_interval(errors[inside])._asdict(),
-            "unseen": mean_interval(errors[~inside])._asdict(),
+            "seen": mean_error(errors[inside]),
+            "unseen": mean_error(errors[~inside]),
         }
     )
 

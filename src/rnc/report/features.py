@@ -1,6 +1,5 @@
 """Features in two dimensions and in pairs, and how the values of a column become colours."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh  # type: ignore[import-untyped]
 
 from rnc.report.analyses import Similarity
+from rnc.run.groups import natural_key
 
 Array = NDArray[np.float64]
 
@@ -91,9 +91,9 @@ def color_scale(values: NDArray[Any]) -> Scale:
         return Scale((), *limits_of(values))
     texts, counts = np.unique(values, return_counts=True)
     if len(texts) <= MAX_CATEGORIES:
-        return Scale(tuple(in_order(texts.tolist())))
+        return Scale(tuple(sorted(texts.tolist(), key=natural_key)))
     frequent = texts[np.argsort(-counts, kind="stable")[: MAX_CATEGORIES - 1]].tolist()
-    return Scale((*in_order(frequent), REST))
+    return Scale((*sorted(frequent, key=natural_key), REST))
 
 
 def codes(values: NDArray[Any], scale: Scale) -> list[int]:
@@ -121,21 +121,3 @@ def limits_of(values: NDArray[Any]) -> tuple[float, float]:
     """
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
-
-
-def in_order(values: Sequence[str]) -> list[str]:
-    """Values by number if all are numbers; otherwise by letters, with numbers inside as numbers.
-
-    >>> in_order(["10", "9", "-1"]), in_order(["room 10", "room 9", "hall"])
-    (['-1', '9', '10'], ['hall', 'room 9', 'room 10'])
-    """
-    try:
-        return sorted(values, key=float)
-    except ValueError:
-        return sorted(values, key=_letters_and_numbers)
-
-
-def _letters_and_numbers(text: str) -> list[tuple[int, str]]:
-    """Parts of a text as they compare: a number by its length first."""
-    parts = re.split(r"(\d+)", text)
-    return [(len(part) if i % 2 else 0, part) for i, part in enumerate(parts)]

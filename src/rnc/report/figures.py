@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.report.analyses import Bins, Group, Similarity
-from rnc.report.features import in_order, limits_of
+from rnc.report.features import limits_of
+from rnc.run.groups import natural_key
 
 Figure = dict[str, Any]
 Array = NDArray[np.float64]
@@ -219,7 +220,7 @@ def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[Group]]]) -> Figure:
             for group in groups
             if group.value == value
         ]
-        for value in in_order(largest)
+        for value in sorted(largest, key=natural_key)
     }
     # Values that look alike when cut short stay apart: groups are a list in the end.
     return rows("MAE", {value or "(empty)": of_value for value, of_value in bars.items()})

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rnc.metrics import r2
+from rnc.metrics import Interval, mean_interval, r2, r2_interval
 from rnc.report import page
-from rnc.report.intervals import Interval, mean_interval, r2_interval
 from rnc.report.runs import Run
 
 # Heading, key in scores.json, and whether less is better.
@@ -70,12 +69,13 @@ def intervals(run: Run) -> dict[str, Interval]:
     mae = mean_interval(run.errors[kept])
     if mae is not None and _same(test.get("mae"), float(run.errors[kept].mean())):
         found["mae"] = mae
-    span = r2_interval(run.true[kept], run.predicted[kept])
+    span = r2_interval(run.predicted[kept], run.true[kept])
     if span is not None and isinstance(test.get("r2"), float):
         usual = r2(run.predicted[kept], run.true[kept])
         if _same(test.get("r2_test_mean"), usual):
             # The paper's R2 has another constant in its denominator: the same width, at its place.
-            found["r2"] = span.moved(test["r2"] - usual)
+            shift = test["r2"] - usual
+            found["r2"] = Interval(span.low + shift, span.high + shift)
     return found
 
 

@@ -15,8 +15,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from rnc.metrics import Interval
 from rnc.report.figures import Figure
-from rnc.report.intervals import Interval
 
 SCRIPTS = ("frame.js", "charts.js", "points.js")
 

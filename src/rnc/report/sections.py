@@ -6,14 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.analyses.breakdown import ENOUGH, target_errors
-from rnc.metrics import SHOTS, shot_groups
+from rnc.metrics import SHOTS, mean_interval, shot_groups
 from rnc.report import features as space
 from rnc.report import figures as draw
 from rnc.report import page
 from rnc.report.analyses import Bins, Corruption, Group, bins_of
 from rnc.report.figures import Figure
 from rnc.report.gallery import gallery
-from rnc.report.intervals import mean_interval
 from rnc.report.numbers import readable, union
 from rnc.report.other_data import other_data
 from rnc.report.runs import Run

@@ -5,6 +5,7 @@ cut at its quintiles; one with more texts makes no groups.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -61,7 +62,7 @@ def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) ->
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) <= MOST_VALUES:
         names = [str(value) for value in distinct]  # as pandas writes them, float32 too
-        order = sorted(range(len(names)), key=lambda i: _natural(names[i]))
+        order = sorted(range(len(names)), key=lambda i: natural_key(names[i]))
         place = np.argsort(order)
         return Groups(values[samples], place[codes[samples]], [names[i] for i in order], False)
     if values.dtype.kind == "U":
@@ -110,10 +111,16 @@ def _number(text: str) -> float:
     return number if math.isfinite(number) else math.nan
 
 
-def _natural(name: str) -> tuple[bool, float, str]:
-    """Numbers by size, then texts by letter."""
-    number = _number(name)
-    return (True, 0.0, name) if math.isnan(number) else (False, number, name)
+def natural_key(text: str) -> tuple[float, list[tuple[int, str]]]:
+    """For sorted(): numbers by size, then texts by letter, with the numbers in them by size.
+
+    >>> sorted(["room 10", "room 9", "10", "9", "hall"], key=natural_key)
+    ['9', '10', 'hall', 'room 9', 'room 10']
+    """
+    number = _number(text)
+    # Of two runs of digits, the longer one is the larger number.
+    parts = [(len(part) if i % 2 else 0, part) for i, part in enumerate(re.split(r"(\d+)", text))]
+    return (math.inf if math.isnan(number) else number), parts
 
 
 def _texts(edges: NDArray[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Scores of predictions and of features: arrays or tensors in, plain numbers out.
+"""Scores of predictions.
 
 Predictions and targets are (n,) or (n, t), in the units of the targets. Errors are pooled: every
 one of the n * t errors counts the same.
@@ -7,18 +7,13 @@ one of the n * t errors counts the same.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped]
-from torch import Tensor
 
-from rnc.loss.pairwise import Pairwise, gaze_direction, resolve_label_distance, resolve_similarity
-
-Values = Tensor | NDArray[Any]
-Columns = NDArray[np.float64]
+from rnc.loss.pairwise import gaze_direction
+from rnc.metrics.columns import Columns, Values, as_columns
 
 SHOTS = ("many", "medium", "few")
 WORST = 12
@@ -255,102 +250,6 @@ def shot_scores(
                 "gmean": geometric_mean_error(chosen, 0 * chosen),
             }
     return scores
-
-
-# -------------------------------------------------------------------------------- ordinality
-
-
-class Ordinality(NamedTuple):
-    """How well the similarities of features follow those of labels, from -1 to 1."""
-
-    spearman: float
-    kendall: float
-    """tau-b, which corrects for ties."""
-
-
-def ordinality(
-    features: Values,
-    target: Values,
-    *,
-    similarity: str | Pairwise = "l2",
-    label_distance: str | Pairwise = "l1",
-    period: float | None = None,
-    points: int = 2000,
-    seed: int = 0,
-) -> Ordinality:
-    """Rank correlations, over all pairs of samples, of label similarity and feature similarity.
-
-    Label similarity is minus the label distance. Both correlations are exact for the samples
-    used, and nan if all labels, or all features, are equally far apart.
-
-    Args:
-        features: (n, d).
-        target: (n,) or (n, t).
-        similarity: as for `rnc_loss`.
-        label_distance: as for `rnc_loss`.
-        period: as for `rnc_loss`.
-        points: draw this many samples, with the seed, if there are more. Time grows with its
-            square: 2,000 points are 2 million pairs, 2 to 3 seconds.
-        seed: of that draw.
-
-    >>> ages = np.array([20.0, 30.0, 45.0, 70.0])
-    >>> ordinality(2 * ages[:, None], ages)
-    Ordinality(spearman=1.0, kendall=1.0)
-    """
-    if points < 3:
-        raise ValueError(f"ordinality needs points >= 3; got {points}.")
-    labels, rows = as_columns(target, "target"), _float_rows(features)
-    if len(rows) != len(labels) or len(rows) < 3:
-        raise ValueError(
-            "ordinality needs features (n, d) and target (n, t) with the same n >= 3; got "
-            f"{rows.shape} and {labels.shape}."
-        )
-    n = len(rows)
-    chosen = np.random.default_rng(seed).permutation(n)[:points] if n > points else np.arange(n)
-    y, z = torch.from_numpy(labels[chosen]), torch.from_numpy(rows[chosen])
-    distances = resolve_label_distance(label_distance, period)(y, y)
-    similarities = resolve_similarity(similarity)(z, z)
-    above = np.triu_indices(len(chosen), k=1)
-    a, b = -distances.numpy()[above], similarities.numpy()[above]
-    if a.min() == a.max() or b.min() == b.max():
-        return Ordinality(math.nan, math.nan)
-    spearman = np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1]
-    return Ordinality(float(spearman), float(stats.kendalltau(a, b).statistic))
-
-
-# ------------------------------------------------------------------------------------ checks
-
-
-def as_columns(values: Values, name: str) -> Columns:
-    """Values as finite float64 columns on the CPU: (n,) or (n, t) -> (n, t)."""
-    if isinstance(values, Tensor):
-        values = values.detach().double().cpu().numpy()
-    columns = np.asarray(values, dtype=np.float64)
-    columns = columns[:, None] if columns.ndim == 1 else columns
-    _check_rows(columns, name, "(n,) or (n, t)")
-    return columns
-
-
-def _float_rows(features: Values) -> NDArray[Any]:
-    """Features as they are in float32 or float64, others as float32."""
-    if isinstance(features, Tensor):
-        features = features.detach().cpu()
-        features = (features if features.dtype == torch.float64 else features.float()).numpy()
-    rows = np.asarray(features)
-    rows = rows if rows.dtype == np.float64 else rows.astype(np.float32)
-    _check_rows(rows, "features", "(n, d)")
-    return rows
-
-
-def _check_rows(rows: NDArray[Any], name: str, shape: str) -> None:
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise ValueError(f"{name} must be {shape} with at least one value; got {rows.shape}.")
-    bad = ~np.isfinite(rows).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"{name} must be finite; got NaN or infinite values in {bad.sum()} of {len(bad)} "
-            f"samples (the first in row {bad.argmax()}). Drop them or look at what made them."
-        )
 
 
 def _errors(prediction: Values, target: Values) -> Columns:
