@@ -25,6 +25,12 @@ def encoder(folder: Path) -> dict[str, torch.Tensor]:
     return {name: value for name, value in weights.items() if name.startswith("encoder.")}
 
 
+def history(folder: Path) -> list[str]:
+    """The lines of history.csv but their seconds."""
+    lines = (folder / "history.csv").read_text().splitlines()
+    return [line.rsplit(",", 1)[0] for line in lines]
+
+
 @pytest.fixture
 def first(tmp_path: Path) -> Path:
     run(columns(), tmp_path / "first")
@@ -113,3 +119,31 @@ def test_a_resumed_run_keeps_its_encoder(first: Path, tmp_path: Path) -> None:
     run(columns(), tmp_path / "own", seed=1)
     with pytest.raises(ValueError, match="was started with its own encoder"):
         run(columns(), tmp_path / "own", first, resume=True, seed=1)
+
+
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(first: Path, tmp_path: Path) -> None:
+    options = {"scheme": "finetune", "head_epochs": 4}
+    run(columns(), tmp_path / "once", first, **options)
+    runs = fit_run(columns(), quick(**options), tmp_path / "parts", encoder_from=first)
+    for _ in range(3):
+        next(runs)
+    runs.close()  # type: ignore[attr-defined]
+    run(columns(), tmp_path / "parts", resume=True, **options)
+    once, parts = (history(tmp_path / name) for name in ("once", "parts"))
+    assert once == parts
+    assert len(once) == 6
+    assert same(encoder(tmp_path / "once"), encoder(tmp_path / "parts"))
+
+
+def test_the_epochs_of_a_given_encoder_are_part_of_the_history(tmp_path: Path) -> None:
+    config = quick(head="mse")
+    alone = list(fit_run(columns(), config, tmp_path / "alone"))
+    weights, _ = read_tensors(tmp_path / "alone" / "model.safetensors")
+    records = [record for record in alone if record.stage == "encoder"]
+    given = fit_run(
+        columns(), config, tmp_path / "given", encoder_weights=weights, encoder_records=records
+    )
+    assert [record.stage for record in given] == ["head"]
+    assert history(tmp_path / "alone") == history(tmp_path / "given")
+    again = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("alone", "given"))
+    assert same(*again)

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,13 @@ from rnc.data.read import read_data
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.splits import make_split
 from rnc.data.table import Table
-from rnc.files import write_json, write_tensors
+from rnc.files import write_json
 from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import DoesNotApply, Options, Result, RunFolder, Show
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
-from rnc.training.stages import ENCODER_FILE
 
 _SPLIT = "split"
 
@@ -137,9 +135,8 @@ def transfer(run: RunFolder, options: Options) -> Result:
     _solve(model, table, config)
     score("probe", model)
     finetune = dataclasses.replace(config, scheme="finetune")
-    with TemporaryDirectory() as folder:
-        write_tensors(Path(folder) / ENCODER_FILE, model.state_dict(), [])
-        _train(model, table, finetune, options.show, "finetune", folder=Path(folder))
+    weights = without_head(model.state_dict())
+    _train(model, table, finetune, options.show, "finetune", encoder_weights=weights)
     score("finetune", model)
     end2end = dataclasses.replace(config, scheme="end2end")
     model = build_regressor(table, end2end)
@@ -237,7 +234,8 @@ def _train(
     what: str | None = None,
     *,
     folder: Path | None = None,
+    encoder_weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
     what = what or f"{config.scheme} on {len(table.rows('train'))} rows:"
-    for record in train(model, table, config, folder):
+    for record in train(model, table, config, folder, encoder_weights=encoder_weights):
         show(record.epoch, record.epochs, f"{what} {record.stage}")

@@ -16,7 +16,7 @@ import io
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,8 @@ def fit_run(
     overwrite: bool = False,
     encoder: torch.nn.Module | None = None,
     encoder_from: Path | None = None,
+    encoder_weights: Mapping[str, Tensor] | None = None,
+    encoder_records: Sequence[Record] = (),
     objective: PairLoss | None = None,
 ) -> Iterator[Record]:
     """Train on a table and leave a finished run folder; one Record per epoch.
@@ -78,6 +80,9 @@ def fit_run(
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
         encoder_from: a run whose encoder is taken as it is instead of training one.
+        encoder_weights: the same with weights, as `train` takes them; a run that is resumed needs
+            them again.
+        encoder_records: of the epochs that trained them, for history.csv; they are not yielded.
         objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
             (n, t), of all processes, -> the number to minimise.
     """
@@ -85,15 +90,14 @@ def fit_run(
         config = replace(config, objective="own")
     first = is_first_process()
     model = build_regressor(table, config, encoder)
-    check_training(table, config, objective)
     if resume:
         encoder_from = _same_source(out, encoder_from)
-    stage, taken = out / ENCODER_FILE, None
-    if encoder_from is not None and not (resume and stage.exists()):
-        taken = read_encoder(encoder_from, model, config)
+    if encoder_from is not None:
+        encoder_weights = read_encoder(encoder_from, model, config)
+    check_training(model, table, config, objective, encoder_weights)
     if first:
         prepare_folder(out, config, resume=resume, overwrite=overwrite)
-        for folder in (out, stage.parent):
+        for folder in (out, (out / ENCODER_FILE).parent):
             sweep(folder)
     extra = {
         "fit": config.to_json(),
@@ -109,10 +113,8 @@ def fit_run(
     if first:
         targets = torch.from_numpy(table.y[table.rows("train")])
         write_tensors(out / TRAIN_TARGETS, {"targets": targets})
-    if first and taken is not None:
-        write_tensors(stage, taken, [])
-    records: list[Record] = []
-    for record in train(model, table, config, out, own=objective):
+    records = list(encoder_records)
+    for record in train(model, table, config, out, own=objective, encoder_weights=encoder_weights):
         records.append(record)
         if first:
             write_history(out, records)
@@ -126,11 +128,11 @@ def fit_run(
 
 
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
-    """The weights of a model with the encoder of another run; raises if that does not fit.
+    """The weights of the encoder of another run; raises if it does not fit.
 
     Args:
         folder: the run, trained on the same data or on other.
-        model: whose head the weights keep.
+        model: that the encoder is for.
         config: of the run to come.
     """
     if config.scheme not in ("probe", "finetune"):
@@ -154,7 +156,7 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
             "started it and --resume."
         )
     weights, _ = read_tensors(whole if whole.exists() else stage)
-    return model.state_dict() | without_head(weights)
+    return without_head(weights)
 
 
 def _same_source(out: Path, encoder_from: Path | None) -> Path | None:

@@ -10,7 +10,7 @@ the first four, of which the best on validation stays, with probe and finetune s
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from rnc.config import FitConfig
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.heads import HEADS, head_config
-from rnc.model import ModelConfig, Regressor, input_shape_of
+from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.loop import Record
 from rnc.training.objectives import PairLoss
 from rnc.training.speed import tf32
@@ -82,6 +82,7 @@ def train(
     folder: Path | None = None,
     *,
     own: PairLoss | None = None,
+    encoder_weights: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Record]:
     """Train a model in place by the scheme of config.
 
@@ -91,15 +92,24 @@ def train(
         config: how.
         folder: where checkpoints live; what it already holds is not done again.
         own: for objective "own", the loss of features (n, v, d) and targets (n, t), a number.
+        encoder_weights: a trained encoder, as in the state_dict of a Regressor. It takes the place
+            of the first stage of scheme probe, finetune or two-stage, which then has no epochs.
+            Weights of a head are left out.
     """
     config = config.resolve()
-    check_training(table, config, own)
+    check_training(model, table, config, own, encoder_weights)
     with tf32(config):
-        yield from _train(Job(model, table, config, folder, own))
+        yield from _train(Job(model, table, config, folder, own, encoder_weights))
 
 
-def check_training(table: Table, config: FitConfig, own: PairLoss | None) -> None:
-    """Raise for what `train` cannot do with these data, before anything is done."""
+def check_training(
+    model: Regressor,
+    table: Table,
+    config: FitConfig,
+    own: PairLoss | None,
+    encoder_weights: Mapping[str, Tensor] | None,
+) -> None:
+    """Raise for what `train` cannot do with these arguments, before anything is done."""
     if (config.objective == "own") != (own is not None):
         raise ValueError(
             "objective 'own' stands for a function that Python code gives, and for nothing else; "
@@ -108,6 +118,26 @@ def check_training(table: Table, config: FitConfig, own: PairLoss | None) -> Non
         )
     _check_rows(table, config)
     _check_targets(table, config)
+    if encoder_weights is not None:
+        _check_encoder(model, config, encoder_weights)
+
+
+def _check_encoder(model: Regressor, config: FitConfig, weights: Mapping[str, Tensor]) -> None:
+    """Raise unless the weights are those of an encoder that the scheme starts from."""
+    if config.scheme not in ("probe", "finetune", "two-stage"):
+        raise ValueError(
+            "encoder_weights take the place of training an encoder before a head, which scheme "
+            f"{config.scheme} does not do. Use scheme probe, finetune or two-stage."
+        )
+    needed = {name: tuple(value.shape) for name, value in without_head(model.state_dict()).items()}
+    given = {name: tuple(value.shape) for name, value in without_head(weights).items()}
+    if given != needed:
+        name = min(name for name in needed | given if needed.get(name) != given.get(name))
+        raise ValueError(
+            "encoder_weights must be those of the same encoder, which was built for inputs of "
+            f"the same shape; {name!r} has shape {given.get(name, 'none: it is missing')} there "
+            f"and {needed.get(name, 'none: it is unknown')} here."
+        )
 
 
 def _train(job: Job) -> Iterator[Record]:

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rnc.heads import head_config
 from rnc.loss.theory import lower_bound
 from rnc.methods.lds_fds import lds_weights
 from rnc.metrics import error_measure
-from rnc.model import Regressor
+from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
 from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
 from rnc.training.objectives import (
@@ -35,7 +35,7 @@ from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
 
 ENCODER_FILE = Path("checkpoint", "encoder.safetensors")
-"""In the folder of a run: an encoder that is there is taken as it is, not trained."""
+"""In the folder of a run: the encoder that its first stage trained."""
 LOOKED_AT = 1024
 """Samples of a split that a quick look at an encoder takes."""
 
@@ -49,6 +49,7 @@ class Job:
         config: resolved.
         folder: where checkpoints live.
         own: the function that objective "own" minimises.
+        encoder_weights: taken as they are in the place of a first stage.
     """
 
     def __init__(
@@ -58,10 +59,11 @@ class Job:
         config: FitConfig,
         folder: Path | None,
         own: PairLoss | None = None,
+        encoder_weights: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.fabric = make_fabric(config, own=model.config.encoder == "own")
         self.model, self.table, self.config, self.folder = model, table, config, folder
-        self.own = own
+        self.own, self.encoder_weights = own, encoder_weights
         model.to(self.fabric.device)
         channels_last = (
             self.fabric.device.type == "cuda" and table.kind == "image" and config.channels_last
@@ -93,7 +95,7 @@ class Job:
         if name in ("probe", "finetune"):
             yield from self._encode()
         if name == "two-stage":
-            yield from self._finished("end2end", self._end2end_stage)
+            yield from self._first_stage("end2end", self._end2end_stage)
             self._new_l1_head()
         stages: dict[str, Callable[[str], Iterator[Record]]] = {
             "probe": self._head_stage,
@@ -116,9 +118,16 @@ class Job:
     def _encode(self) -> Iterator[Record]:
         """Train the encoder, or take the one that another scheme of this run trained."""
         if self.encoded is None:
-            yield from self._finished("encoder", self._encoder_stage)
+            yield from self._first_stage("encoder", self._encoder_stage)
             self.encoded = weights_of(self.model)
         self.model.load_state_dict(self.encoded)
+
+    def _first_stage(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
+        """Run the stage that a head comes after, or take the weights that were given for it."""
+        if self.encoder_weights is None:
+            yield from self._finished(name, run)
+        else:
+            self.model.load_state_dict(self.start | without_head(self.encoder_weights))
 
     def _finished(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
         """Run a stage, or take its result where an earlier call finished it."""
