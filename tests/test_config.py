@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from rnc.config import FitConfig
+from rnc.loss import circular
 
 CHOICES = {
     "scheme": "probe, finetune, regularize, end2end, two-stage, auto",
@@ -54,7 +55,7 @@ OTHER: dict[str, Any] = {
     "contrast_temperature": 0.5,
     "label_distance": "angular",
     "similarity": "cosine",
-    "period": 24.0,
+    "period": None,
     "positives": 5,
     "rnc_weight": 0.3,
     "image_size": 64,
@@ -181,6 +182,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"lds": True, "label_distance": "circular", "period": 24.0},
         r"bins on a line.*got label_distance='circular'\. Use regularizer ranksim",
     ),
+    ({"label_distance": "circular"}, r"'circular' needs a positive period .*; got period=None\."),
+    ({"label_distance": "circular", "period": -1.0}, r"positive period .*; got period=-1\.0\."),
+    (
+        {"period": 24.0},
+        r"period=24\.0 belongs to label_distance='circular'; got 'l1'\. Leave it out\.",
+    ),
     (
         {"crop": False, "crop_scale": 0.5},
         r"crop_scale=0\.5 bounds .*crop=False there are none\. Leave out crop_scale, or crop=False",
@@ -195,6 +202,11 @@ def test_methods_that_do_not_go_together_are_refused(fields: dict[str, Any], mes
         config_of(fields)
 
 
+def test_the_distance_of_a_circle_knows_its_period() -> None:
+    hours = config_of({"label_distance": "circular", "period": 24.0})
+    assert (hours.distance, config_of({}).distance) == (circular(period=24.0), "l1")
+
+
 def test_an_objective_without_a_part_in_the_scheme_is_no_error() -> None:
     for objective in ("supcon", "simclr", "dino"):
         config = config_of({"scheme": "end2end", "objective": objective, "views": 0})
@@ -206,11 +218,15 @@ def test_every_objective_has_its_published_rate() -> None:
     assert rates == {"rnc": 0.5, "supcon": 0.05}
 
 
-def test_every_field_comes_back_from_json() -> None:
-    assert list(OTHER) == FIELDS
-    config = config_of(OTHER)
+CIRCLE = OTHER | {"lds": False, "label_distance": "circular", "period": 24.0}
+
+
+@pytest.mark.parametrize("other", [OTHER, CIRCLE])
+def test_every_field_comes_back_from_json(other: dict[str, Any]) -> None:
+    assert list(other) == FIELDS
+    config = config_of(other)
     fields = json.loads(json.dumps(config.to_json(), allow_nan=False))
-    assert fields == OTHER
+    assert fields == other
     assert FitConfig.from_json(fields) == config != FitConfig()
 
 

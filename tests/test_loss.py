@@ -11,6 +11,7 @@ from torch import Tensor
 from golden import golden_cases
 from oracle import slow_losses
 from rnc import RnCLoss, rnc_loss
+from rnc.loss import circular
 
 TIES = {"many": 2, "some": 8, "none": None}  # distinct integer labels
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
@@ -79,14 +80,13 @@ def test_every_distance_and_similarity_equals_the_definition(
         similarity=similarity,
         tie_tolerance=tolerance,
     )
-    period = 24.0 if label_distance == "circular" else None
+    distance = circular(24.0) if label_distance == "circular" else label_distance
     for chunk_size in (None, 4):
         fast = rnc_loss(
             features,
             targets,
-            label_distance=label_distance,
+            label_distance=distance,
             similarity=similarity,
-            period=period,
             tie_tolerance=tolerance,
             reduction="none",
             chunk_size=chunk_size,
@@ -188,9 +188,8 @@ def test_module_and_function_agree_on_every_option() -> None:
     features, targets = batch(6, views=2)
     options: dict[str, Any] = {
         "temperature": 0.7,
-        "label_distance": "circular",
+        "label_distance": circular(period=5.0),
         "similarity": "cosine",
-        "period": 5.0,
         "positives": 3,
         "missing": "skip",
         "tie_tolerance": 0.5,

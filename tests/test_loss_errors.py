@@ -103,15 +103,13 @@ def test_features_and_targets_on_two_devices() -> None:
         ({"backend": "cuda"}, r"backend must be one of auto, torch, triton; got 'cuda'\."),
         (
             {"label_distance": "L1"},
-            r"label_distance must be one of l1, l2, angular, circular or a function .*; got 'L1'\.",
+            r"one of l1, l2, angular, circular\(period=\.\.\.\) or a function .*; got 'L1'\.",
         ),
         (
             {"similarity": "dot"},
             r"similarity must be one of l2, l1, cosine or a function .*; got 'dot'\.",
         ),
-        ({"label_distance": "circular"}, r"'circular' needs a positive period .* got period=None"),
-        ({"label_distance": "circular", "period": -1.0}, r"positive period .* got period=-1\.0"),
-        ({"period": 24.0}, r"period=24\.0 belongs to label_distance='circular'; got 'l1'"),
+        ({"label_distance": "circular"}, r"'circular' .* Pass rnc\.loss\.circular\(period=24\)"),
     ],
 )
 def test_bad_options_are_refused_by_the_function_and_when_the_module_is_made(

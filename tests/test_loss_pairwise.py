@@ -7,7 +7,8 @@ from golden import golden_cases
 from oracle import DISTANCES
 from rnc.loss.pairwise import (
     angular_distance,
-    circular_distance,
+    circle_of,
+    circular,
     gaze_direction,
     l1_distance,
     l2_distance,
@@ -18,7 +19,7 @@ FUNCTIONS = {
     "l1": l1_distance,
     "l2": l2_distance,
     "angular": angular_distance,
-    "circular": lambda a, b: circular_distance(a, b, period=24.0),
+    "circular": circular(24.0),
 }
 
 
@@ -54,8 +55,8 @@ def test_angles_equal_the_golden_numbers() -> None:
 
 def test_circles_do_not_care_how_often_a_label_went_round() -> None:
     hours = torch.tensor([[23.0], [-1.0], [47.0]]).double()
-    assert circular_distance(hours, hours, period=24.0).max() == 0
-    assert circular_distance(hours, hours + 12, period=24.0).min() == 12
+    assert circular(24.0)(hours, hours).max() == 0
+    assert circular(24.0)(hours, hours + 12).min() == 12
 
 
 def test_float32_distances_are_as_exact_as_their_type_for_near_and_far_rows() -> None:
@@ -69,3 +70,20 @@ def test_the_angle_between_opposite_directions_is_half_a_turn() -> None:
     ahead, behind = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, 180.0]])
     assert angular_distance(ahead, behind).item() == pytest.approx(180.0)
     assert math.isclose(angular_distance(ahead, ahead).item(), 0.0, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("period", [0.0, -24.0, math.inf, math.nan])
+def test_a_circle_has_a_length(period: float) -> None:
+    with pytest.raises(ValueError, match=rf"positive period \(24 .*; got {period}\."):
+        circular(period)
+
+
+def test_a_circular_distance_shows_its_period() -> None:
+    assert repr(circular(period=24)) == "circular(period=24)"
+    assert circular(24) == circular(24.0) != circular(12)
+    assert [circle_of(d) for d in (circular(24), "angular", "l1", l1_distance)] == [
+        24,
+        360,
+        None,
+        None,
+    ]

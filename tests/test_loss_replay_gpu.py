@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rnc import rnc_loss
-from rnc.loss import backends, replay
+from rnc.loss import backends, circular, replay
 
 pytestmark = [
     pytest.mark.gpu,
@@ -50,7 +50,7 @@ def batches(many: int, n: int = 64, d: int = 16) -> list[tuple[Tensor, Tensor]]:
         {"backend": "torch"},
         {"backend": "torch", "chunk_size": 7},
         {"positives": 5},
-        {"label_distance": "circular", "period": 7.0},
+        {"label_distance": circular(7.0)},
     ],
     ids=str,
 )

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rnc import RnCLoss, rnc_loss
+from rnc.loss import circular
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -145,7 +146,7 @@ def test_anchors_may_be_some_of_the_samples() -> None:
     ("change", "reason"),
     [
         ({"targets": torch.randn(6, 2)}, "one target per sample, got 2"),
-        ({"label_distance": "circular", "period": 24.0}, "'l1' or 'l2', got 'circular'"),
+        ({"label_distance": circular(24)}, r"'l1' or 'l2', got circular\(period=24\)"),
         ({"similarity": lambda a, b: a @ b.T}, "similarity 'l2', 'l1' or 'cosine', got <function"),
         ({"positives": 2}, "contrasts all samples, got positives=2"),
         ({"tie_tolerance": 0.1}, "ties are exact, got tie_tolerance=0.1"),

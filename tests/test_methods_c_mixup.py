@@ -10,6 +10,7 @@ from torch import Tensor
 
 from golden import golden_cases
 from oracle import DISTANCES
+from rnc.loss import circular
 from rnc.methods.c_mixup import mix, partner_probabilities, partners
 
 
@@ -29,13 +30,13 @@ def test_golden_probabilities(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_probabilities_equal_the_definition(distance: str, bandwidth: float | None) -> None:
     labels = torch.randn(7, 2, dtype=torch.float64) * 20 - 5
-    period = 24 if distance == "circular" else None
+    named = circular(24) if distance == "circular" else distance
     rows = labels.tolist()
     d = [[DISTANCES[distance](a, b) for b in rows] for a in rows]
     spread = math.sqrt(sum(x * x for row in d for x in row) / 49 / 2)
     h = 0.2 * spread if bandwidth is None else bandwidth
     weights = torch.tensor([[math.exp(-x * x / 2 / h / h) for x in row] for row in d]).double()
-    own = partner_probabilities(labels, bandwidth=bandwidth, label_distance=distance, period=period)
+    own = partner_probabilities(labels, bandwidth=bandwidth, label_distance=named)
     wanted = weights / weights.sum(dim=1, keepdim=True)
     torch.testing.assert_close(own, wanted, rtol=1e-6, atol=1e-9)
 
@@ -120,7 +121,7 @@ def test_a_generator_decides_everything() -> None:
 
 def test_targets_on_a_circle_are_mixed_along_the_shorter_way() -> None:
     hours = torch.tensor([23.0, 1.0] * 10)
-    _, mixed = mix(hours, hours, bandwidth=5.0, label_distance="circular", period=24)
+    _, mixed = mix(hours, hours, bandwidth=5.0, label_distance=circular(24))
     assert ((mixed - 24).abs() <= 1).logical_or(mixed.abs() <= 1).all()
     assert not mixed.equal(hours)
     yaw = torch.tensor([[0.0, 179.0], [0.0, -179.0]] * 10)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from golden import golden_cases
 from oracle import DISTANCES
+from rnc.loss import circular
 from rnc.methods.ordinal_entropy import ordinal_entropy_loss
 
 RTOL = {"float64": 1e-9, "float32": 2e-5}
@@ -78,9 +79,9 @@ LABELS: dict[str, Tensor] = {
 def test_equals_the_definition(distance: str) -> None:
     labels = LABELS[distance]
     features = torch.randn(len(labels), 4, dtype=torch.float64, requires_grad=True)
-    period = 24 if distance == "circular" else None
+    named = circular(24) if distance == "circular" else distance
     expected = slow_loss(features, labels, distance)
-    loss = ordinal_entropy_loss(features, labels, label_distance=distance, period=period)
+    loss = ordinal_entropy_loss(features, labels, label_distance=named)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-9)
     torch.testing.assert_close(
         gradient(3 * loss, features), gradient(3 * expected, features), rtol=1e-9, atol=1e-12
@@ -136,7 +137,7 @@ def test_errors_say_what_to_do() -> None:
         ordinal_entropy_loss(features, torch.zeros(3))
     with pytest.raises(ValueError, match=r"ordinal_entropy_loss needs finite .* \(rows 1\)"):
         ordinal_entropy_loss(features, torch.tensor([0.0, torch.nan, 1.0, 2.0]))
-    with pytest.raises(ValueError, match=r"'circular' needs a positive period .*period=None"):
+    with pytest.raises(ValueError, match=r"'circular' .* Pass rnc\.loss\.circular\(period=24\)"):
         ordinal_entropy_loss(features, torch.zeros(4), label_distance="circular")
     with pytest.raises(TypeError, match=r"floating-point features; got torch.int64"):
         ordinal_entropy_loss(torch.ones(4, 3).long(), torch.zeros(4))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from golden import golden_cases
 from oracle import DISTANCES
+from rnc.loss import circular
 from rnc.methods.ranksim import ranksim_loss
 
 
@@ -81,10 +82,8 @@ LABELS: dict[str, Tensor] = {
 def test_equals_the_definition_with_ties(distance: str, weight: float) -> None:
     labels = LABELS[distance]
     features = torch.randn(len(labels), 4, dtype=torch.float64, requires_grad=True)
-    period = 24 if distance == "circular" else None
-    loss = weight * ranksim_loss(
-        features, labels, interpolation=1.5, label_distance=distance, period=period
-    )
+    named = circular(24) if distance == "circular" else distance
+    loss = weight * ranksim_loss(features, labels, interpolation=1.5, label_distance=named)
     value, wanted = slow_loss_and_gradient(features, labels.tolist(), 1.5, weight, distance)
     assert loss.item() == pytest.approx(value, rel=1e-9)
     (grad,) = torch.autograd.grad(loss, features)

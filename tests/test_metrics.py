@@ -10,6 +10,7 @@ import torch
 from sklearn.metrics import r2_score
 
 from golden import golden_cases
+from rnc.loss import circular
 from rnc.metrics import (
     angular_error,
     circular_error,
@@ -126,7 +127,7 @@ def test_ordinality_draws_points_by_the_seed() -> None:
 def test_ordinality_takes_the_label_distances_of_the_loss() -> None:
     hours = np.array([0.0, 1.0, 3.5, 8.25, 22.0])
     circle = np.stack([np.cos(hours * np.pi / 12), np.sin(hours * np.pi / 12)], axis=1)
-    round_the_clock = ordinality(circle, hours, label_distance="circular", period=24)
+    round_the_clock = ordinality(circle, hours, label_distance=circular(24))
     assert round_the_clock == pytest.approx((1, 1))
     assert ordinality(circle, hours).kendall < 0.9
 
@@ -235,12 +236,13 @@ def test_every_label_distance_has_its_error() -> None:
     errors = {
         "l1": mae(prediction, target),
         "angular": angular_error(prediction, target),
-        "circular": circular_error(prediction, target, period=360),
+        circular(360): circular_error(prediction, target, period=360),
     }
     assert len(set(errors.values())) == 3
-    for name, expected in errors.items():
-        period = 360.0 if name == "circular" else None
-        assert error_measure(name, period)(prediction, target) == expected
+    for distance, expected in errors.items():
+        assert error_measure(distance)(prediction, target) == expected
+    with pytest.raises(ValueError, match=r"Pass rnc\.loss\.circular\(period=24\)"):
+        error_measure("circular")
 
 
 # -------------------------------------------------------------------------------------- refused

@@ -14,6 +14,7 @@ from torch import nn
 from rnc.data import DataError, Table
 from rnc.files import read_tensors
 from rnc.heads import head_config
+from rnc.loss import circular
 from rnc.model import ModelConfig, Regressor
 from rnc.run import evaluate, write_evaluation
 
@@ -131,7 +132,7 @@ def test_angles_have_an_angular_error():
 def test_ordinality_takes_the_label_distance_and_similarity_of_the_model():
     table = table_of(60)
     model = model_for(table)
-    options = {"label_distance": "circular", "period": 6.0, "similarity": "cosine"}
+    options = {"label_distance": circular(6.0), "similarity": "cosine"}
     scores = evaluate(model, table, **options).scores["test"]
     test = table.rows("test")
     y, z = table.y[test, 0] % 6, model.embed(table.x[test])
@@ -139,8 +140,8 @@ def test_ordinality_takes_the_label_distance_and_similarity_of_the_model():
     z = z / np.linalg.norm(z, axis=1, keepdims=True)
     label, feature = -np.minimum(gap, 6 - gap)[pairs], (z @ z.T)[pairs]
     assert scores["spearman"] == pytest.approx(stats.spearmanr(label, feature).statistic, abs=1e-4)
-    with pytest.raises(ValueError, match=r"period=6.0 belongs to label_distance='circular'"):
-        evaluate(model, table, period=6.0)
+    gap = np.abs(model.predict(table.x[test])[:, 0] - table.y[test, 0]) % 6
+    assert scores["circular_error"] == pytest.approx(np.minimum(gap, 6 - gap).mean())
 
 
 # ------------------------------------------------------------------------ predictions and features

@@ -9,6 +9,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
+from rnc.loss.pairwise import Pairwise, circular
+
 Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
 Objective = Literal["rnc", "supcon", "simclr", "dino", "own"]
 Regularizer = Literal["none", "ranksim", "ordinal-entropy", "fds"]
@@ -138,8 +140,14 @@ class FitConfig:
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name} must be a positive number; got {value!r}.")
+        _check_period(self)
         _check_crop(self)
         _check_methods(self)
+
+    @property
+    def distance(self) -> str | Pairwise:
+        """The label distance as the loss, the metrics and the methods take it."""
+        return self.label_distance if self.period is None else circular(self.period)
 
     @property
     def counts_in_bins(self) -> bool:
@@ -210,6 +218,19 @@ def _check(config: FitConfig, name: str, least: int) -> None:
     value = getattr(config, name)
     if value is not None and not value >= least:
         raise ValueError(f"{name} must be at least {least}; got {value!r}.")
+
+
+def _check_period(config: FitConfig) -> None:
+    name, period = config.label_distance, config.period
+    if name == "circular" and (period is None or not 0 < period < float("inf")):
+        raise ValueError(
+            "label_distance='circular' needs a positive period (24 for hours, 360 for degrees); "
+            f"got period={period}."
+        )
+    if name != "circular" and period is not None:
+        raise ValueError(
+            f"period={period} belongs to label_distance='circular'; got {name!r}. Leave it out."
+        )
 
 
 def _check_crop(config: FitConfig) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.loss import rnc_loss
+from rnc.loss.pairwise import Pairwise
 from rnc.loss.theory import is_delta_ordered, lower_bound
 from rnc.metrics import ordinality
 from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
@@ -42,8 +43,7 @@ def order_of(
     batch_size: int = 256,
     seed: int = 0,
     temperature: float = 2.0,
-    label_distance: str = "l1",
-    period: float | None = None,
+    label_distance: str | Pairwise = "l1",
     similarity: str = "l2",
 ) -> dict[str, float | None]:
     """Mean loss, bound and gap of batches, and the smallest delta for which all are ordered.
@@ -58,7 +58,6 @@ def order_of(
         seed: of the order of the samples.
         temperature: as for `rnc_loss`.
         label_distance: likewise.
-        period: likewise.
         similarity: likewise.
 
     >>> line = np.arange(4.0)[:, None]
@@ -75,7 +74,7 @@ def order_of(
         (torch.from_numpy(features[rows]).double(), torch.from_numpy(targets[rows]))
         for rows in shuffled[:whole].reshape(-1, batch_size)
     ]
-    pairs: dict[str, Any] = {"label_distance": label_distance, "period": period}
+    pairs: dict[str, Any] = {"label_distance": label_distance}
     whole_pairs = pairs | {"temperature": temperature, "similarity": similarity}
     losses = [float(rnc_loss(z, y, **whole_pairs)) for z, y in batches]
     bounds = [float(lower_bound(y, **pairs)) for _, y in batches]
@@ -88,8 +87,7 @@ def smallest_delta(
     batches: list[tuple[Tensor, Tensor]],
     *,
     temperature: float = 2.0,
-    label_distance: str = "l1",
-    period: float | None = None,
+    label_distance: str | Pairwise = "l1",
     similarity: str = "l2",
 ) -> float | None:
     """The smallest delta, to nine digits, for which all batches are delta-ordered; None if none is.
@@ -105,7 +103,6 @@ def smallest_delta(
                 delta,
                 temperature=temperature,
                 label_distance=label_distance,
-                period=period,
                 similarity=similarity,
             )
             for features, targets in batches

@@ -211,7 +211,7 @@ def _solve(model: Regressor, table: Table, config: FitConfig) -> None:
         features = torch.from_numpy(model.embed(table.x[rows]))
         return features.to(device), torch.from_numpy(table.y[rows]).to(device)
 
-    measure = error_measure(config.label_distance, config.period)
+    measure = error_measure(config.distance)
     solve_head(model.head, *of("train"), *of("val"), measure=measure)
 
 

@@ -30,7 +30,7 @@ def corruption(run: RunFolder, options: Options) -> Result:
     chosen = test[draw(len(test), options.corruption_samples)]
     x, y = table.x[chosen], table.y[chosen]
     names = [name for name in CORRUPTIONS if name != NEEDS_COLOUR or x.shape[1] == 3]
-    measure = error_measure(run.fit.label_distance, run.fit.period)
+    measure = error_measure(run.fit.distance)
     try:
         scores = corruption_scores(run.model, x, y, names=names, measure=measure)
     except ValueError as error:

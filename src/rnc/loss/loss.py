@@ -20,7 +20,7 @@ from rnc.loss.backends import is_replayable, runs_fused
 from rnc.loss.batch import Missing, Rows, as_rows, check_enough, check_finite, check_same_width
 from rnc.loss.distributed import gather_rows, global_ratio, world_size
 from rnc.loss.options import Backend, Options, Reduction
-from rnc.loss.pairwise import Pairwise
+from rnc.loss.pairwise import Pairwise, circular
 from rnc.loss.plain import contrast, rank
 from rnc.loss.replay import Loss, Replays
 
@@ -32,7 +32,6 @@ def rnc_loss(
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
-    period: float | None = None,
     positives: int | None = None,
     reference: tuple[Tensor, Tensor] | None = None,
     missing: Missing = "raise",
@@ -52,11 +51,10 @@ def rnc_loss(
         features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor.
         targets: (n,) or (n, t), of any real dtype.
         temperature: similarities are divided by it.
-        label_distance: "l1", "l2", "angular" (pitch and yaw in degrees), "circular" (with a
-            period), or a function (n, t), (m, t) -> (n, m).
+        label_distance: "l1", "l2", "angular" (pitch and yaw in degrees), `circular(period=24)`
+            for hours, or a function (n, t), (m, t) -> (n, m).
         similarity: "l2" and "l1" (minus the distance), "cosine", or a function
             (n, d), (m, d) -> (n, m).
-        period: length of the circle for "circular": 24 for hours, 360 for degrees.
         positives: contrast only the K label-nearest samples of each anchor and all that tie with
             the K-th, so that the order of the batch does not matter. None, or a K beyond the
             batch, contrasts all.
@@ -87,7 +85,6 @@ def rnc_loss(
         temperature,
         label_distance,
         similarity,
-        period,
         positives,
         missing,
         tie_tolerance,
@@ -114,7 +111,6 @@ class RnCLoss(nn.Module):
         label_distance: str | Pairwise = "l1",
         similarity: str | Pairwise = "l2",
         *,
-        period: float | None = None,
         positives: int | None = None,
         missing: Missing = "raise",
         tie_tolerance: float = 0.0,
@@ -128,7 +124,6 @@ class RnCLoss(nn.Module):
         self.temperature = temperature
         self.label_distance = label_distance
         self.similarity = similarity
-        self.period = period
         self.positives = positives
         self.missing = missing
         self.tie_tolerance = tie_tolerance
@@ -214,7 +209,9 @@ def _loss(
         check_enough(anchors, others, reference is None, together)
 
     def anchor_losses(start: int, features: Tensor, targets: Tensor) -> Tensor:
-        labels, label_of = _distinct(targets, look=isinstance(options.label_distance, str))
+        labels, label_of = _distinct(
+            targets, look=isinstance(options.label_distance, str | circular)
+        )
         distances = _checked(distance(labels, others.targets), labels, others, "label_distance")
         ranking = rank(distances, tolerance)
         similarities = _checked(sim(features, others.features), features, others, "similarity")

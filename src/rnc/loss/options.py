@@ -15,7 +15,6 @@ class Options(NamedTuple):
     temperature: float
     label_distance: str | Pairwise
     similarity: str | Pairwise
-    period: float | None
     positives: int | None
     missing: Missing
     tie_tolerance: float
@@ -41,5 +40,4 @@ class Options(NamedTuple):
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        distance = resolve_label_distance(self.label_distance, self.period)
-        return distance, resolve_similarity(self.similarity)
+        return resolve_label_distance(self.label_distance), resolve_similarity(self.similarity)

@@ -7,7 +7,7 @@ differentiable; larger means more alike.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,20 +16,14 @@ from torch import Tensor
 Pairwise = Callable[[Tensor, Tensor], Tensor]
 
 
-def resolve_label_distance(choice: str | Pairwise, period: float | None = None) -> Pairwise:
+def resolve_label_distance(choice: str | Pairwise) -> Pairwise:
     """The label distance that a name stands for; a function is returned as it is."""
-    if choice == CIRCULAR:
-        if period is None or not 0 < period < float("inf"):
-            raise ValueError(
-                f"label_distance='circular' needs a positive period (24 for hours, 360 for "
-                f"degrees); got period={period}."
-            )
-        return partial(circular_distance, period=period)
-    if period is not None:
+    if choice == "circular":
         raise ValueError(
-            f"period={period} belongs to label_distance='circular'; got {choice!r}. Leave it out."
+            "label_distance='circular' does not say how long the circle is. Pass "
+            "rnc.loss.circular(period=24) for hours, circular(period=360) for degrees."
         )
-    return _by_name(choice, LABEL_DISTANCES, "label_distance", CIRCULAR)
+    return _by_name(choice, LABEL_DISTANCES, "label_distance", "circular(period=...)")
 
 
 def resolve_similarity(choice: str | Pairwise) -> Pairwise:
@@ -68,21 +62,35 @@ def l2_distance(a: Tensor, b: Tensor) -> Tensor:
     return _sum_over_targets(lambda x, y: (x - y).square(), a, b).sqrt()
 
 
-def circular_distance(a: Tensor, b: Tensor, period: float) -> Tensor:
-    """The shorter way round a circle of the given period, summed over the targets.
+@dataclass(frozen=True)
+class circular:  # a class, so that it shows its period; used as a function
+    """A label distance: the shorter way round a circle, summed over the targets.
 
     >>> hours = torch.tensor([[23.0], [1.0], [12.0]])
-    >>> circular_distance(hours, hours, period=24)
+    >>> circular(period=24)(hours, hours)
     tensor([[ 0.,  2., 11.],
             [ 2.,  0., 11.],
             [11., 11.,  0.]])
     """
 
-    def shorter_way(x: Tensor, y: Tensor) -> Tensor:
-        gap = (x - y).abs()
-        return torch.minimum(gap, period - gap)
+    period: float
+    """Length of the circle: 24 for hours, 360 for degrees."""
 
-    return _sum_over_targets(shorter_way, a.remainder(period), b.remainder(period))
+    def __post_init__(self) -> None:
+        if not 0 < self.period < float("inf"):
+            raise ValueError(
+                "circular needs a positive period (24 for hours, 360 for degrees); "
+                f"got {self.period}."
+            )
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """Distances between targets: (n, t), (m, t) -> (n, m)."""
+
+        def shorter_way(x: Tensor, y: Tensor) -> Tensor:
+            gap = (x - y).abs()
+            return torch.minimum(gap, self.period - gap)
+
+        return _sum_over_targets(shorter_way, a.remainder(self.period), b.remainder(self.period))
 
 
 def angular_distance(a: Tensor, b: Tensor) -> Tensor:
@@ -131,8 +139,13 @@ LABEL_DISTANCES: dict[str, Pairwise] = {
     "l2": l2_distance,
     "angular": angular_distance,
 }
-CIRCULAR = "circular"
-"""A label distance too, but one that needs a period."""
+
+
+def circle_of(label_distance: str | Pairwise) -> float | None:
+    """The length of the circle that targets of this distance are on; None where it is a line."""
+    if isinstance(label_distance, circular):
+        return label_distance.period
+    return 360.0 if label_distance in ("angular", angular_distance) else None
 
 
 # ---------------------------------------------------------------------- feature similarities

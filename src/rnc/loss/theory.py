@@ -28,7 +28,6 @@ def lower_bound(
     *,
     views: int = 1,
     label_distance: str | Pairwise = "l1",
-    period: float | None = None,
     tie_tolerance: float = 0.0,
 ) -> Tensor:
     """L*, the value that the loss of a batch with these targets cannot go below.
@@ -40,7 +39,6 @@ def lower_bound(
         targets: (n,) or (n, t).
         views: how often each sample occurs in the batch.
         label_distance: as for `rnc.rnc_loss`.
-        period: as for `rnc.rnc_loss`.
         tie_tolerance: as for `rnc.rnc_loss`.
 
     >>> lower_bound(torch.tensor([1.0, 2.0, 4.0]))  # no ties
@@ -49,7 +47,7 @@ def lower_bound(
     tensor(0.6931, dtype=torch.float64)
     """
     rows = as_targets(targets, "lower_bound")
-    ranking = _rank_targets(rows, views, label_distance, period, tie_tolerance)
+    ranking = _rank_targets(rows, views, label_distance, tie_tolerance)
     logs = _group_sizes(ranking, views).log()
     # Every sample is in the batch as often as it has views; the anchor is not its own positive.
     positives = torch.full_like(logs, views).scatter(1, _itself(ranking), views - 1)
@@ -64,7 +62,6 @@ def gap(
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
-    period: float | None = None,
     tie_tolerance: float = 0.0,
 ) -> Tensor:
     """How far the loss of a batch is above its lower bound: 0 is perfectly ordered.
@@ -78,14 +75,12 @@ def gap(
         temperature=temperature,
         label_distance=label_distance,
         similarity=similarity,
-        period=period,
         tie_tolerance=tie_tolerance,
     )
     bound = lower_bound(
         targets,
         views=features.shape[1] if features.dim() == 3 else 1,
         label_distance=label_distance,
-        period=period,
         tie_tolerance=tie_tolerance,
     )
     return loss - bound.to(loss.dtype)
@@ -97,7 +92,6 @@ def epsilon(
     *,
     views: int = 1,
     label_distance: str | Pairwise = "l1",
-    period: float | None = None,
     tie_tolerance: float = 0.0,
 ) -> Tensor:
     """How close to `lower_bound` the loss must be to prove that features are delta-ordered.
@@ -107,12 +101,11 @@ def epsilon(
         delta: between 0 and 1; smaller asks for a stricter order.
         views: as for `lower_bound`.
         label_distance: as for `rnc.rnc_loss`.
-        period: as for `rnc.rnc_loss`.
         tie_tolerance: as for `rnc.rnc_loss`.
     """
     _check_delta(delta)
     rows = as_targets(targets, "epsilon")
-    sizes = _group_sizes(_rank_targets(rows, views, label_distance, period, tie_tolerance), views)
+    sizes = _group_sizes(_rank_targets(rows, views, label_distance, tie_tolerance), views)
     # The largest group gives the smallest logarithm.
     separated = torch.log1p(math.exp(-delta - 1 / delta) / sizes.max())
     together = 2 * math.log((1 + math.exp(delta)) / 2) - delta
@@ -128,7 +121,6 @@ def is_delta_ordered(
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
-    period: float | None = None,
     tie_tolerance: float = 0.0,
 ) -> bool:
     """Whether similarities follow label distances: ties within delta, others 1/delta apart.
@@ -143,12 +135,11 @@ def is_delta_ordered(
         temperature: as for `rnc.rnc_loss`.
         label_distance: as for `rnc.rnc_loss`.
         similarity: as for `rnc.rnc_loss`.
-        period: as for `rnc.rnc_loss`.
         tie_tolerance: as for `rnc.rnc_loss`.
     """
     _check_delta(delta)
     rows = as_rows(features.detach(), targets, "is_delta_ordered")
-    ranking = _rank_targets(rows.targets, 1, label_distance, period, tie_tolerance)
+    ranking = _rank_targets(rows.targets, 1, label_distance, tie_tolerance)
     similarities = resolve_similarity(similarity)(rows.features.double(), rows.features.double())
     ranked = similarities.gather(1, ranking.order) / temperature
     ranked.scatter_(1, _itself(ranking), -torch.inf)
@@ -185,7 +176,6 @@ def _rank_targets(
     rows: Tensor,
     views: int,
     label_distance: str | Pairwise,
-    period: float | None,
     tie_tolerance: float,
 ) -> Ranking:
     if len(rows) * views < 2:
@@ -193,7 +183,7 @@ def _rank_targets(
             "The bound needs at least two rows (samples x views) of targets; got "
             f"{len(rows) * views}."
         )
-    distances = resolve_label_distance(label_distance, period)(rows, rows)
+    distances = resolve_label_distance(label_distance)(rows, rows)
     return rank(distances, tie_tolerance)
 
 

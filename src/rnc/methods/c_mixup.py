@@ -15,7 +15,7 @@ from scipy.special import betaincinv  # type: ignore[import-untyped]
 from torch import Tensor
 
 from rnc.loss.batch import as_targets
-from rnc.loss.pairwise import Pairwise, resolve_label_distance
+from rnc.loss.pairwise import Pairwise, circle_of, resolve_label_distance
 from rnc.methods.labels import check_labels
 
 RELATIVE_BANDWIDTH = 0.2
@@ -27,7 +27,6 @@ def partner_probabilities(
     *,
     bandwidth: float | None = None,
     label_distance: str | Pairwise = "l2",
-    period: float | None = None,
     validate: bool = True,
 ) -> Tensor:
     """The probability of each partner j of each i: (n,) or (n, t) -> (n, n), float64.
@@ -38,7 +37,6 @@ def partner_probabilities(
             of these targets: the root of half the mean squared distance of two of them, which is
             the standard deviation of a single target.
         label_distance: as for `rnc_loss`.
-        period: as for `rnc_loss`.
         validate: look for NaN and infinite values. This waits once for a GPU.
 
     >>> partner_probabilities(torch.tensor([20.0, 21.0, 60.0]), bandwidth=1.0).round(decimals=2)
@@ -46,7 +44,7 @@ def partner_probabilities(
             [0.3800, 0.6200, 0.0000],
             [0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    return _log_weights(targets, bandwidth, label_distance, period, validate).softmax(dim=1)
+    return _log_weights(targets, bandwidth, label_distance, validate).softmax(dim=1)
 
 
 def partners(
@@ -54,22 +52,19 @@ def partners(
     *,
     bandwidth: float | None = None,
     label_distance: str | Pairwise = "l2",
-    period: float | None = None,
     generator: torch.Generator | None = None,
     validate: bool = True,
 ) -> Tensor:
     """A random partner of each sample: (n,) or (n, t) -> (n,), rows of the batch.
 
     Args:
-        targets: as for `partner_probabilities`, and so are bandwidth, label_distance, period and
-            validate.
+        targets: as for `partner_probabilities`, and so are bandwidth, label_distance and validate.
         bandwidth: see there.
         label_distance: see there.
-        period: see there.
         generator: draws the partners; of any device.
         validate: see there.
     """
-    log_weights = _log_weights(targets, bandwidth, label_distance, period, validate)
+    log_weights = _log_weights(targets, bandwidth, label_distance, validate)
     device = log_weights.device if generator is None else generator.device
     noise = torch.empty(log_weights.shape, dtype=torch.float64, device=device)
     noise.exponential_(generator=generator)
@@ -85,7 +80,6 @@ def mix(
     per_sample: bool = False,
     bandwidth: float | None = None,
     label_distance: str | Pairwise = "l2",
-    period: float | None = None,
     generator: torch.Generator | None = None,
     validate: bool = True,
 ) -> tuple[Tensor, Tensor]:
@@ -101,7 +95,6 @@ def mix(
         per_sample: draw a share for each sample, instead of one for the batch.
         bandwidth: as for `partner_probabilities`.
         label_distance: see there.
-        period: see there.
         generator: draws partners and shares. One on the CPU makes nothing wait for a GPU.
         validate: see there.
 
@@ -120,14 +113,12 @@ def mix(
         targets,
         bandwidth=bandwidth,
         label_distance=label_distance,
-        period=period,
         generator=generator,
         validate=validate,
     )
     share = partner_share(alpha, x.shape[0] if per_sample else 1, generator=generator)
     share = share.to(x.device, non_blocking=True)
-    circle = 360.0 if label_distance == "angular" else period
-    return mix_with(x, targets, partner, share, circle=circle)
+    return mix_with(x, targets, partner, share, circle=circle_of(label_distance))
 
 
 def mix_with(
@@ -164,7 +155,6 @@ def _log_weights(
     targets: Tensor,
     bandwidth: float | None,
     label_distance: str | Pairwise,
-    period: float | None,
     validate: bool,
 ) -> Tensor:
     if bandwidth is not None and not 0 < bandwidth < math.inf:
@@ -176,7 +166,7 @@ def _log_weights(
         )
     if validate:
         check_labels(rows, "c_mixup")
-    distances = resolve_label_distance(label_distance, period)(rows, rows)
+    distances = resolve_label_distance(label_distance)(rows, rows)
     if bandwidth is None:
         n = rows.shape[0]
         spread = (distances.square().sum() / (2 * n * n)).sqrt()

@@ -25,7 +25,6 @@ def ordinal_entropy_loss(
     targets: Tensor,
     *,
     label_distance: str | Pairwise = "l1",
-    period: float | None = None,
     centres: bool = True,
     original: bool = False,
     validate: bool = True,
@@ -39,7 +38,6 @@ def ordinal_entropy_loss(
         features: (n, d), or (n, v, d) for v views of each sample.
         targets: (n,) or (n, t).
         label_distance: as for `rnc_loss`.
-        period: as for `rnc_loss`.
         centres: False takes every sample for a centre and has no tightness, which the authors do
             for labels that hardly ever repeat.
         original: as published: the tightness is over samples that are not on their centre, and
@@ -50,7 +48,7 @@ def ordinal_entropy_loss(
     >>> ordinal_entropy_loss(features, ages) > ordinal_entropy_loss(features[[0, 0, 2, 3]], ages)
     tensor(True)
     """
-    distance = resolve_label_distance(label_distance, period)
+    distance = resolve_label_distance(label_distance)
     rows = as_rows(features, targets, "ordinal_entropy_loss")
     if validate:
         check_labels(targets, "ordinal_entropy_loss", features)

@@ -29,7 +29,6 @@ def ranksim_loss(
     *,
     interpolation: float = 2.0,
     label_distance: str | Pairwise = "l1",
-    period: float | None = None,
     original: bool = False,
     generator: torch.Generator | None = None,
     validate: bool = True,
@@ -45,7 +44,6 @@ def ranksim_loss(
         targets: (n,) or (n, t).
         interpolation: how far the gradient looks for a change of ranks.
         label_distance: as for `rnc_loss`.
-        period: as for `rnc_loss`.
         original: as published. Ties of ranks are broken in any order, instead of sharing their
             average rank, which splits ages at the same distance; the sample of each label is drawn
             at random; only one target.
@@ -60,7 +58,7 @@ def ranksim_loss(
     """
     if not 0 < interpolation < float("inf"):
         raise ValueError(f"interpolation must be a positive number; got {interpolation}.")
-    distance = resolve_label_distance(label_distance, period)
+    distance = resolve_label_distance(label_distance)
     rows = as_rows(features, targets, "ranksim_loss")
     if original and rows.targets.shape[1] > 1:
         raise ValueError(

@@ -25,7 +25,6 @@ def ordinality(
     *,
     similarity: str | Pairwise = "l2",
     label_distance: str | Pairwise = "l1",
-    period: float | None = None,
     points: int = 2000,
     seed: int = 0,
 ) -> Ordinality:
@@ -39,7 +38,6 @@ def ordinality(
         target: (n,) or (n, t).
         similarity: as for `rnc_loss`.
         label_distance: as for `rnc_loss`.
-        period: as for `rnc_loss`.
         points: draw this many samples, with the seed, if there are more. Time grows with its
             square: 2,000 points are 2 million pairs, 2 to 3 seconds.
         seed: of that draw.
@@ -59,7 +57,7 @@ def ordinality(
     n = len(rows)
     chosen = np.random.default_rng(seed).permutation(n)[:points] if n > points else np.arange(n)
     y, z = torch.from_numpy(labels[chosen]), torch.from_numpy(rows[chosen])
-    distances = resolve_label_distance(label_distance, period)(y, y)
+    distances = resolve_label_distance(label_distance)(y, y)
     similarities = resolve_similarity(similarity)(z, z)
     above = np.triu_indices(len(chosen), k=1)
     a, b = -distances.numpy()[above], similarities.numpy()[above]

@@ -12,7 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rnc.loss.pairwise import gaze_direction
+from rnc.loss.pairwise import (
+    Pairwise,
+    angular_distance,
+    circular,
+    gaze_direction,
+    resolve_label_distance,
+)
 from rnc.metrics.columns import Columns, Values, as_columns
 
 SHOTS = ("many", "medium", "few")
@@ -144,13 +150,12 @@ def circular_error(prediction: Values, target: Values, *, period: float) -> floa
     return float(np.minimum(gaps, period - gaps).mean())
 
 
-def error_measure(
-    label_distance: str, period: float | None = None
-) -> Callable[[Values, Values], float]:
+def error_measure(label_distance: str | Pairwise) -> Callable[[Values, Values], float]:
     """The error that suits a label distance: angular, circular, or mean absolute."""
-    if label_distance == "circular" and period is not None:
-        return partial(circular_error, period=period)
-    return angular_error if label_distance == "angular" else mae
+    distance = resolve_label_distance(label_distance)
+    if isinstance(distance, circular):
+        return partial(circular_error, period=distance.period)
+    return angular_error if distance is angular_distance else mae
 
 
 def worst_samples(prediction: Columns, target: Columns) -> NDArray[np.int64]:

@@ -32,7 +32,7 @@ from rnc.data.errors import DataError, some
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 from rnc.files import write_json, write_tensors, write_text
-from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
+from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
 from rnc.metrics import (
     SHOTS,
     Columns,
@@ -81,7 +81,6 @@ def evaluate(
     train_targets: Values | None = None,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
-    period: float | None = None,
 ) -> Evaluation:
     """Scores, predictions and features of a model on one split.
 
@@ -95,7 +94,6 @@ def evaluate(
             rows. Without either, r2 and the shot scores are left out.
         label_distance: as for `rnc_loss`, for spearman and kendall.
         similarity: likewise.
-        period: likewise.
 
     >>> from rnc.data import table_from_arrays
     >>> from rnc.heads import head_config
@@ -109,7 +107,7 @@ def evaluate(
     >>> list(evaluation.predictions)
     ['name', 'y', 'y_predicted']
     """
-    distance = resolve_label_distance(label_distance, period)
+    distance = resolve_label_distance(label_distance)
     likeness = resolve_similarity(similarity)
     samples = _samples(model, table, split)
     features, prediction = _predict(model, table.x, samples)
@@ -118,11 +116,7 @@ def evaluate(
     scores: dict[str, Any] = {
         split: {
             **_scores(prediction, truth, train, angles=angles),
-            **(
-                {}
-                if period is None
-                else {"circular_error": circular_error(prediction, truth, period=period)}
-            ),
+            **_circular_score(prediction, truth, distance),
             **_order(features[rows], truth[rows], likeness, distance),
         },
         "n": {name: len(table.rows(name)) for name in SPLITS},
@@ -153,9 +147,8 @@ def evaluate_run(
         table,
         angles=config.label_distance == "angular",
         train_targets=train_targets,
-        label_distance=config.label_distance,
+        label_distance=config.distance,
         similarity=config.similarity,
-        period=config.period,
     )
 
 
@@ -228,6 +221,12 @@ def _scores(
 ) -> dict[str, float]:
     scores = regression_scores(prediction, truth, truth if train is None else train, angles=angles)
     return scores if train is not None else _without_shots(scores, "r2")
+
+
+def _circular_score(prediction: Columns, truth: Columns, distance: Pairwise) -> dict[str, float]:
+    if not isinstance(distance, circular):
+        return {}
+    return {"circular_error": circular_error(prediction, truth, period=distance.period)}
 
 
 def _without_shots(scores: dict[str, float], *also: str) -> dict[str, float]:

@@ -92,13 +92,8 @@ class RunFolder:
 
     @property
     def pairs(self) -> dict[str, Any]:
-        """Label distance, period and similarity of the run, as `rnc_loss` takes them."""
-        fit = self.fit
-        return {
-            "label_distance": fit.label_distance,
-            "period": fit.period,
-            "similarity": fit.similarity,
-        }
+        """Label distance and similarity of the run, as `rnc_loss` takes them."""
+        return {"label_distance": self.fit.distance, "similarity": self.fit.similarity}
 
     @cached_property
     def predictions(self) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rnc.augment import Augment, draw_views, eval_view, views_from
 from rnc.config import Switch
 from rnc.data.table import Table
+from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
 
@@ -38,13 +39,7 @@ class Mixup:
 
     alpha: float = 2.0
     bandwidth: float | None = None
-    label_distance: str = "l2"
-    period: float | None = None
-
-    @property
-    def circle(self) -> float | None:
-        """The length of the circle that the targets are on, if they are."""
-        return 360.0 if self.label_distance == "angular" else self.period
+    label_distance: str | Pairwise = "l2"
 
 
 class Picked(NamedTuple):
@@ -184,7 +179,6 @@ class Batches:
             self.known_targets[everyone],
             bandwidth=self.mixup.bandwidth,
             label_distance=self.mixup.label_distance,
-            period=self.mixup.period,
             generator=drawing,
             validate=False,
         )
@@ -204,7 +198,11 @@ class Batches:
         # A partner may be another process's sample, so each makes the views of the whole batch.
         views = self.views(picked.rows, picked.raw, picked.draws)
         views, targets = mix_with(
-            views, targets, picked.partner, picked.share, circle=self.mixup.circle
+            views,
+            targets,
+            picked.partner,
+            picked.share,
+            circle=circle_of(self.mixup.label_distance),
         )
         return Batch(views[mine], targets[mine], targets, weights)
 

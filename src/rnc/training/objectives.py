@@ -327,9 +327,8 @@ def rnc_term(config: FitConfig, *, gather: bool) -> PairLoss:
     return partial(
         rnc_loss,
         temperature=config.temperature,
-        label_distance=config.label_distance,
+        label_distance=config.distance,
         similarity=config.similarity,
-        period=config.period,
         positives=config.positives,
         gather=gather,
         validate=False,  # `check_finite` says it, with a remedy
@@ -358,8 +357,7 @@ def _regularizer(config: FitConfig) -> PairLoss:
         return regularizer(
             features,
             targets,
-            label_distance=config.label_distance,
-            period=config.period,
+            label_distance=config.distance,
             original=config.original,
             validate=False,
         )

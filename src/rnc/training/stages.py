@@ -16,6 +16,7 @@ from rnc.config import FitConfig
 from rnc.data.table import Table
 from rnc.files import read_tensors, write_tensors
 from rnc.heads import head_config
+from rnc.loss.pairwise import circle_of
 from rnc.loss.theory import lower_bound
 from rnc.methods.lds_fds import lds_weights
 from rnc.metrics import error_measure
@@ -87,7 +88,7 @@ class Job:
             weights=self.weights,
         )
         self.many = self.fabric.world_size > 1
-        self.measure = error_measure(config.label_distance, config.period)
+        self.measure = error_measure(config.distance)
 
     def scheme(self, name: str, prefix: str = "") -> Iterator[Record]:
         """All stages of a scheme, from the first weights on."""
@@ -323,9 +324,7 @@ def _finite(values: np.ndarray) -> bool:
 
 
 def _bound(targets: Tensor, views: int, config: FitConfig) -> Tensor:
-    return lower_bound(
-        targets, views=views, label_distance=config.label_distance, period=config.period
-    )
+    return lower_bound(targets, views=views, label_distance=config.distance)
 
 
 def _lds(targets: Tensor, config: FitConfig) -> Tensor:
@@ -336,6 +335,5 @@ def _lds(targets: Tensor, config: FitConfig) -> Tensor:
 
 def _mixup(config: FitConfig) -> Mixup:
     """As published, by Euclidean distance, unless the targets are no plain numbers."""
-    turning = config.label_distance in ("angular", "circular")
-    distance = config.label_distance if turning else "l2"
-    return Mixup(config.mixup_alpha, config.mixup_bandwidth, distance, config.period)
+    distance = "l2" if circle_of(config.distance) is None else config.distance
+    return Mixup(config.mixup_alpha, config.mixup_bandwidth, distance)
