@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from results_file import append_rows
-from rnc.data.images import load_images
+from rnc.data.image_cache import load_images
 
 
 def write_photos(folder: Path, count: int, side: int) -> list[Path]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from rnc.data.errors import DataError
 from rnc.data.features import apply_features, text_columns
-from rnc.data.images import Decoded, image_files, load_images
+from rnc.data.image_cache import Decoded, load_images
+from rnc.data.images import image_files
 from rnc.data.sources import (
     ARRAYS,
     TABLES,

@@ -23,7 +23,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, some
-from rnc.data.images import load_images
+from rnc.data.image_cache import load_images
 from rnc.data.inputs import ImageRows, Skipped
 from rnc.data.labels import Use, make_labels, read_targets
 from rnc.data.sources import column, read_frame
