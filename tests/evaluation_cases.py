@@ -11,7 +11,7 @@ import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
-from rnc.data.read import read_data
+from rnc.data.source import DataSource
 from rnc.files import write_tensors
 from rnc.run.evaluate import evaluate_run, write_evaluation
 from rnc.run.fit import fit_run
@@ -38,26 +38,26 @@ def houses(path: Path, n: int = 160, seed: int = 0, **columns: Any) -> Path:
     return path
 
 
-def data_of(source: Path, **changes: Any) -> dict[str, Any]:
-    """How config.json says that houses were read."""
-    subgroups = {"subgroup_columns": ["town", "age"], "feature_columns": ["area", "rooms"]}
-    return {"source": str(source), "target": ["price"], **subgroups, **changes}
+def data_of(source: Path, **changes: Any) -> DataSource:
+    """How houses are read."""
+    columns = {"subgroup_columns": ("town", "age"), "feature_columns": ("area", "rooms")}
+    return DataSource(str(source), **{"target": ("price",), **columns, **changes})
 
 
 def fitted(folder: Path, source: Path, config: FitConfig = FAST, **changes: Any) -> RunFolder:
     """A run that was trained for two epochs."""
     data = data_of(source, **changes)
-    for _ in fit_run(read_data(data, config.image_size), config, folder, data=data):
+    for _ in fit_run(data.read(config.image_size), config, folder, data=data):
         pass
     return RunFolder(folder)
 
 
 def untrained(
-    folder: Path, table: Table, config: FitConfig = FAST, data: dict[str, Any] | None = None
+    folder: Path, table: Table, config: FitConfig = FAST, data: DataSource | None = None
 ) -> RunFolder:
     """A run whose model is as it was born: all files, and no training."""
     model = build_regressor(table, config)
-    model.save(folder, {"fit": config.to_json(), "data": data or {}})
+    model.save(folder, {"fit": config.to_json(), "data": {} if data is None else data.to_json()})
     write_evaluation(evaluate_run(model, table, config), folder)
     targets = torch.from_numpy(table.y[table.rows("train")])
     write_tensors(folder / TRAIN_TARGETS, {"targets": targets})

@@ -141,4 +141,4 @@ def test_every_analysis_is_documented_and_in_the_help():
 def test_a_run_may_be_named_by_its_path(run):
     path = analyse(str(run.path), "targets")
     assert path == run.path / "analyses" / "targets.json"
-    assert data_of(Path("x"))["target"] == list(json.loads(path.read_text()))
+    assert list(data_of(Path("x")).target) == list(json.loads(path.read_text()))

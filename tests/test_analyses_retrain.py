@@ -12,6 +12,7 @@ from rnc.analyses import retrain
 from rnc.analyses.registry import analyse
 from rnc.analyses.retrain import other_table, with_share
 from rnc.data import DataError, table_from_arrays
+from rnc.data.source import DataSource
 from rnc.run.folder import DoesNotApply, Options, RunFolder
 from training_cases import fit
 
@@ -204,7 +205,7 @@ def test_a_transfer_needs_data_of_the_same_shape(run, tmp_path):
         tmp_path / "waves",
         table_from_arrays(signals, signals[:, 0, 0]),
         with_config(encoder="auto"),
-        {"source": "waves.npz", "target": []},
+        DataSource("waves.npz"),
     )
     np.savez(tmp_path / "long.npz", x=np.tile(signals, 2), y=signals[:, 0, 0])
     with pytest.raises(DataError, match=r"sees samples of shape \(2, 45\);.* have \(2, 90\)"):

@@ -10,7 +10,6 @@ import torch
 from evaluation_cases import FAST, data_of, fitted, houses, table_of, untrained
 from rnc.analyses.command import evaluate_other
 from rnc.data import DataError
-from rnc.data.read import read_data
 from rnc.files import read_tensors, write_tensors
 from rnc.run.fit import fit_run
 from rnc.run.folder import TRAIN_TARGETS, DoesNotApply, RunFolder
@@ -29,7 +28,7 @@ def copy(run, tmp_path):
 
 
 def test_a_run_gives_back_what_it_was_fitted_on_and_what_it_found(run):
-    table = read_data(data_of(run.path.parent / "houses.csv"), FAST.image_size)
+    table = data_of(run.path.parent / "houses.csv").read(FAST.image_size)
     test, train = table.rows("test"), table.rows("train")
     np.testing.assert_array_equal(run.table.x, table.x)
     np.testing.assert_array_equal(run.train_targets, table.y[train])
@@ -88,7 +87,7 @@ def test_data_that_changed_or_went_are_named(copy, tmp_path):
     copy.config["data"] = {}
     with pytest.raises(DoesNotApply, match=r"where its data are.* RunFolder\(path, table\)"):
         _ = copy.table
-    given = read_data(data_of(source), FAST.image_size)
+    given = data_of(source).read(FAST.image_size)
     assert RunFolder(copy.path, given).table is given
 
 

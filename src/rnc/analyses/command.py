@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rnc.analyses.registry import ALL, analyse, choose
-from rnc.data.read import read_data
 from rnc.run.evaluate import evaluate_run, write_evaluation
 from rnc.run.folder import DoesNotApply, Options, RunFolder
 
@@ -25,11 +24,15 @@ def evaluate_other(
         out: where the scores go; by default into the run folder, by the name of the data.
     """
     run = RunFolder(folder)
-    before = run.config.get("data") or {}
-    read = {**before, "source": str(data), "split_column": None, "group_column": None}
-    read["images"] = str(images) if images is not None else before.get("images")
+    source = dataclasses.replace(
+        run.source,
+        source=str(data),
+        images=run.source.images if images is None else str(images),
+        split_column=None,
+        group_column=None,
+    )
     model = run.model.config
-    table = read_data(read, model.augment.get("size", 224), model.preprocessing)
+    table = source.read(model.augment.get("size", 224), model.preprocessing)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
     out = out or folder / f"evaluation-{data.stem}"
     write_evaluation(evaluation, out)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
 from rnc.data.labels import holds_splits
-from rnc.data.read import read_data
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.splits import make_split
 from rnc.data.table import Table
@@ -153,21 +152,19 @@ def other_table(run: RunFolder, options: Options) -> Table:
     """
     assert options.data is not None
     columns, has_split = _columns(options.data)
-    data = run.config.get("data") or {"target": list(run.targets)}
-    group = data.get("group_column")
-    group = group if group in columns else None
-    images = data.get("images") if options.images is None else str(options.images)
-    read = {
-        **data,
-        "source": str(options.data),
-        "target": list(options.target) or data["target"],
-        "images": images,
-        "split_column": _SPLIT if has_split else "none",
-        "group_column": None,
-        "subgroup_columns": [] if group is None else [group],
-    }
+    before = run.source
+    group = before.group_column if before.group_column in columns else None
+    source = dataclasses.replace(
+        before,
+        source=str(options.data),
+        target=options.target or before.target,
+        images=before.images if options.images is None else str(options.images),
+        split_column=_SPLIT if has_split else "none",
+        group_column=None,
+        subgroup_columns=() if group is None else (group,),
+    )
     model = run.config["model"]
-    table = read_data(read, run.fit.image_size, model.get("preprocessing") or {})
+    table = source.read(run.fit.image_size, model.get("preprocessing") or {})
     if table.kind != model["kind"]:
         raise DataError(
             f"{run.path} was fitted on data of kind {model['kind']!r}; {options.data} is of kind "

@@ -15,6 +15,7 @@ from rnc.config import FitConfig
 if TYPE_CHECKING:
     from rnc.data import Table
     from rnc.data.datasets.registry import Dataset
+    from rnc.data.source import DataSource
 
 _OF_DATASETS = ("source", "root", "dataset_option", "skip_bad")
 _BY_FLAG = {"image_size": "--image-size", "skip_bad": "--skip-bad"}
@@ -60,25 +61,24 @@ class DataFlags:
     ] = None
 
 
-def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", dict[str, Any]]:
+def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", "DataSource"]:
     """The data, and what config.json says so that they can be read again."""
-    from rnc.data.read import read_data
-
     dataset = _dataset(flags)
-    data = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
-    table = read_data(data, config.image_size)
-    if dataset is not None:
-        data["target"] = list(table.target_names)  # other files are evaluated by these names
-    return table, data
+    source = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
+    table = source.read(config.image_size)
+    if dataset is not None:  # other files are evaluated by these names
+        source = dataclasses.replace(source, target=table.target_names)
+    return table, source
 
 
 def _dataset(flags: DataFlags) -> "Dataset | None":
     """The dataset that the source names, if it is no file."""
     from rnc.data.datasets.registry import datasets, find_dataset
+    from rnc.data.source import is_data_file
     from rnc.data.sources import ARRAYS, TABLES
 
-    source, suffixes = Path(flags.source), TABLES + ARRAYS
-    if source.suffix.lower() in suffixes:
+    source = Path(flags.source)
+    if is_data_file(source):
         if flags.root is not None or flags.dataset_option:
             given = "--dataset-option" if flags.root is None else "--root"
             raise ValueError(
@@ -93,27 +93,31 @@ def _dataset(flags: DataFlags) -> "Dataset | None":
     close = get_close_matches(name, datasets(), n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise ValueError(
-        f"{source} {there} is neither a file of type {', '.join(suffixes)} nor a dataset "
+        f"{source} {there} is neither a file of type {', '.join(TABLES + ARRAYS)} nor a dataset "
         f"({', '.join(datasets())}).{hint}"
     )
 
 
-def _of_file(flags: DataFlags) -> dict[str, Any]:
-    return {
-        "source": flags.source,
-        "target": flags.target or [],
-        "images": None if flags.images is None else str(flags.images),
-        "image_column": flags.image_column,
-        "feature_columns": flags.feature_column,
-        "split_column": flags.split_column,
-        "group_column": flags.group_column,
-        "subgroup_columns": flags.subgroup_column or [],
-        "drop_missing": flags.drop_missing,
-        "skip_bad": flags.skip_bad,
-    }
+def _of_file(flags: DataFlags) -> "DataSource":
+    from rnc.data.source import DataSource
+
+    return DataSource(
+        flags.source,
+        target=tuple(flags.target or ()),
+        images=None if flags.images is None else str(flags.images),
+        image_column=flags.image_column,
+        feature_columns=None if flags.feature_column is None else tuple(flags.feature_column),
+        split_column=flags.split_column,
+        group_column=flags.group_column,
+        subgroup_columns=tuple(flags.subgroup_column or ()),
+        drop_missing=flags.drop_missing,
+        skip_bad=flags.skip_bad,
+    )
 
 
-def _of_dataset(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
+def _of_dataset(flags: DataFlags, dataset: "Dataset") -> "DataSource":
+    from rnc.data.source import DataSource
+
     options = [name for name in dataset.options if name not in (*_BY_FLAG, *_OURS)]
     for field in dataclasses.fields(flags):
         if field.name not in _OF_DATASETS and getattr(flags, field.name) != field.default:
@@ -129,7 +133,7 @@ def _of_dataset(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
     chosen = dict(_option(dataset, options, text) for text in flags.dataset_option or [])
     if flags.skip_bad:
         chosen["skip_bad"] = True
-    return {"source": str(flags.root), "dataset": dataset.name, "dataset_options": chosen}
+    return DataSource(str(flags.root), dataset=dataset.name, dataset_options=chosen)
 
 
 def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any]:

@@ -25,7 +25,7 @@ def predict(
     import pandas as pd  # type: ignore[import-untyped]
 
     from rnc.data import read_inputs
-    from rnc.data.read import stored_side
+    from rnc.data.source import stored_side
     from rnc.files import write_text
     from rnc.model import Regressor
 

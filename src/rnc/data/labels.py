@@ -12,7 +12,7 @@ from rnc.data.errors import DataError, some
 from rnc.data.features import as_numbers
 from rnc.data.inputs import Skipped
 from rnc.data.sources import column
-from rnc.data.splits import SPLITS, check_groups, check_split, make_split, split_word
+from rnc.data.splits import FRACTIONS, SPLITS, check_groups, check_split, make_split, split_word
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def make_labels(
     skipped: tuple[Skipped, ...],
     place: str,
     *,
-    fractions: Sequence[float],
+    fractions: Sequence[float] | None,
     seed: int,
     fitted: bool = False,
 ) -> Labels:
@@ -161,6 +161,12 @@ def make_labels(
     names = np.asarray(names).astype(str)
     group = _group(frame, use.group, place)
     if use.split is not None:
+        if not fitted and (fractions is not None or seed != 0):
+            raise DataError(
+                f"{place}: fractions and seed of a split go with a split that is made; its column "
+                f"{use.split!r} holds one. Leave them out, or add --split-column none "
+                "(split_column='none')."
+            )
         needed = () if fitted else SPLITS
         split = check_split(
             frame[use.split].tolist(), frame.index, place, column=use.split, needed=needed
@@ -170,7 +176,13 @@ def make_labels(
     elif fitted:
         split = np.full(len(y), "test")
     else:
-        split = make_split(y, names, group=group, fractions=fractions, seed=seed)
+        split = make_split(
+            y,
+            names,
+            group=group,
+            fractions=FRACTIONS if fractions is None else fractions,
+            seed=seed,
+        )
     if not fitted:
         _check_spread(y[split == "train"], use.targets, place)
     subgroup = {name: _values(frame[name]) for name in use.subgroup}

@@ -19,6 +19,9 @@ from rnc.data.errors import DataError
 
 SPLITS = ("train", "val", "test")
 
+FRACTIONS = (0.7, 0.1, 0.2)
+"""Shares of the three in a seeded split, unless others are asked for."""
+
 _WORDS = {
     "train": "train",
     "training": "train",
@@ -40,7 +43,7 @@ def make_split(
     names: Sequence[Any] | NDArray[Any] | None = None,
     *,
     group: NDArray[Any] | None = None,
-    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    fractions: Sequence[float] = FRACTIONS,
     seed: int = 0,
 ) -> NDArray[np.str_]:
     """One of "train", "val" and "test" for every row, balanced over the target: (n, t) -> (n,).
@@ -58,6 +61,8 @@ def make_split(
     [70, 10, 20]
     """
     shares = _checked_fractions(fractions)
+    if not isinstance(seed, int | np.integer):
+        raise DataError(f"The seed of a split must be a whole number; got {seed!r}.")
     draws = _draws(names if names is not None else range(len(y)), seed)
     parts = _unique(group)[1] if group is not None else np.arange(len(y))
     needed, found = int((shares > 0).sum()), len(np.unique(parts))

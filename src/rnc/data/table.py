@@ -93,7 +93,7 @@ def read_table(
     group_column: str | None = None,
     subgroup_columns: Sequence[str] = (),
     split_seed: int = 0,
-    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    fractions: Sequence[float] | None = None,
     drop_missing: bool = False,
     skip_bad: bool = False,
     image_size: int = 224,
@@ -122,7 +122,7 @@ def read_table(
         subgroup_columns: columns to keep for scores per value. They stay features, too, unless
             `feature_columns` leaves them out.
         split_seed: seed of the split.
-        fractions: shares of train, val and test in a seeded split.
+        fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
         drop_missing: leave out rows without a target, instead of raising.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
@@ -173,7 +173,7 @@ def table_from_arrays(
     group: Sequence[Any] | NDArray[Any] | None = None,
     subgroup: Mapping[str, NDArray[Any]] | None = None,
     split_seed: int = 0,
-    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    fractions: Sequence[float] | None = None,
     drop_missing: bool = False,
 ) -> Table:
     """Make a table of arrays; the arguments are as for `read_table`, and given as values.
@@ -189,7 +189,7 @@ def table_from_arrays(
         group: rows that share a value stay in one split.
         subgroup: further columns, for scores per value.
         split_seed: seed of the split.
-        fractions: shares of train, val and test in a seeded split; a share may be 0.
+        fractions: as for `read_table`; a share may be 0.
         drop_missing: leave out rows without a target, instead of raising.
 
     >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from rnc.config import Preset
 from rnc.data.datasets.registry import dataset_names
-from rnc.data.read import read_data
+from rnc.data.source import DataSource
 from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.results import ALL, RESULTS
 from rnc.experiments.run import reproduce
@@ -61,12 +61,12 @@ def command(
 
         rnc reproduce all --data houses.csv --target price --nuisance town
     """
-    columns = {
-        "target": target or [],
+    columns: dict[str, Any] = {
+        "target": tuple(target or ()),
         "images": None if images is None else str(images),
         "split_column": split_column,
         "group_column": group_column,
-        "subgroup_columns": [] if nuisance is None else [nuisance],
+        "subgroup_columns": () if nuisance is None else (nuisance,),
     }
     given = {"encoder": encoder, "batch_size": batch_size, "lr": lr}
     fit: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
@@ -108,8 +108,8 @@ def _read(
             f"--data must be {DIGITS}, a file that is there, or one of "
             f"{', '.join(dataset_names())}; got {data!r}."
         )
-    source = {"source": data, **columns}
-    table = read_data(source, image_size, preprocessing)
+    source = DataSource(data, **columns)
+    table = source.read(image_size, preprocessing)
     more = {"fit": {"image_size": image_size}, "source": source}
     return Data.of_table(table, Path(data).stem, **more)
 

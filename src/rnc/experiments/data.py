@@ -17,7 +17,7 @@ from rnc.analyses.corruption import LEAST_SIDE
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import digits_table
 from rnc.data.errors import DataError, some
-from rnc.data.read import read_data
+from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.experiments.subsets import only
 
@@ -53,7 +53,7 @@ class Data:
     """The column that a good representation leaves out."""
     large: Table | None = None
     """The same samples as larger images, where those of the table are too small to corrupt."""
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: DataSource | None = None
     """How the table was read, for config.json of the runs."""
 
     @classmethod
@@ -99,8 +99,8 @@ class Data:
             image_size: side of what the encoder sees, in pixels.
         """
         name = find_dataset(name).name
-        source = {"source": str(root), "dataset": name, "dataset_options": dict(options or {})}
-        table = read_data(source, image_size)
+        source = DataSource(str(root), dataset=name, dataset_options=dict(options or {}))
+        table = source.read(image_size)
         encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
         fit = _FIT[name] | encoder | {"image_size": image_size}
         return cls(name, table, fit=fit, nuisance=_NUISANCE.get(name), source=source)

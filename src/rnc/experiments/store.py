@@ -21,6 +21,7 @@ from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.digest import table_digest
+from rnc.data.source import DataSource
 from rnc.experiments.plan import BINS, HEAD_STAGE, Job, canonical
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.model import without_head
@@ -95,8 +96,8 @@ class _Stage(NamedTuple):
 class Store:
     """The runs and encoders below a folder."""
 
-    def __init__(self, out: Path, source: Mapping[str, Any] | None = None) -> None:
-        self.out, self.source = out, dict(source or {})
+    def __init__(self, out: Path, source: DataSource | None = None) -> None:
+        self.out, self.source = out, source
 
     def folder(self, job: Job) -> Path:
         """The run folder of a job."""

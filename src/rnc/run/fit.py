@@ -26,6 +26,7 @@ from torch import Tensor
 
 import rnc
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import read_tensors, sweep, write_tensors, write_text
 from rnc.loss.distributed import is_first_process
@@ -56,7 +57,7 @@ def fit_run(
     config: FitConfig,
     out: Path,
     *,
-    data: dict[str, Any] | None = None,
+    data: DataSource | None = None,
     command: str = "",
     name: str | None = None,
     resume: bool = False,
@@ -101,7 +102,7 @@ def fit_run(
             sweep(folder)
     extra = {
         "fit": config.to_json(),
-        "data": data or {},
+        "data": {} if data is None else data.to_json(),
         "command": command,
         "environment": environment(),
         **({} if name is None else {"name": name}),

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
-from rnc.data.read import read_data
+from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import read_tensors
 from rnc.metrics import Columns
@@ -161,23 +161,29 @@ class RunFolder:
         gpu = torch.cuda.is_available() and self.fit.device != "cpu"
         return Regressor.load(self.path, self.encoder).to("cuda" if gpu else "cpu")
 
+    @property
+    def source(self) -> DataSource:
+        """How the data of the run were read; its `source` is empty if the caller gave a table."""
+        known = {"source": "", "target": list(self.targets)}
+        return DataSource.from_json(known | (self.config.get("data") or {}))
+
     @cached_property
     def table(self) -> Table:
         """The data that the run was fitted on, read again."""
         if self.given_table is not None:
             return self._checked(self.given_table)
-        data = self.config.get("data") or {}
-        if not data.get("source"):
+        data = self.source
+        if not data.source:
             raise DoesNotApply(
                 f"{self.path} does not say where its data are, as runs of `rnc fit` do. From "
                 "Python, give them: RunFolder(path, table)."
             )
-        if not Path(data["source"]).exists():
+        if not Path(data.source).exists():
             raise FileNotFoundError(
-                f"{self.path} was fitted on {data['source']}, which is not there as seen from "
+                f"{self.path} was fitted on {data.source}, which is not there as seen from "
                 f"{Path.cwd()}. Call rnc from the folder where `rnc fit` was called."
             )
-        return self._checked(read_data(data, self.fit.image_size))
+        return self._checked(data.read(self.fit.image_size))
 
     def _checked(self, table: Table) -> Table:
         names, before = table.names[table.rows("test")], self.predictions["name"]

@@ -192,7 +192,7 @@ def image_table(
     split_column: str | None = "split",
     group_column: str | None = None,
     subgroup_columns: Sequence[str] = (),
-    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    fractions: Sequence[float] | None = None,
     split_seed: int = 0,
     skipped: Sequence[Skipped] = (),
     image_size: int,
@@ -226,6 +226,8 @@ def image_table(
     rows = ImageRows(
         place, names, [folder / name for name in names], frame.index.tolist(), identity
     )
+    if split_column is not None:
+        fractions, split_seed = None, 0
     labels = make_labels(
         frame, y, use, names, tuple(skipped), place, fractions=fractions, seed=split_seed
     )

@@ -1,0 +1,99 @@
+"""Where labelled data are, and how they are read: a file, or a copy of one of the datasets.
+
+A `DataSource` is made from the flags of a command, kept in a run's config.json, and read again by
+whatever works on the run later.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rnc.data.datasets.registry import find_dataset, read_dataset
+from rnc.data.image_cache import default_cache
+from rnc.data.sources import ARRAYS, TABLES
+from rnc.data.table import Table, read_table
+
+_OF_COPIES = ("source", "dataset", "dataset_options", "target")
+_NOT_FOR_TABLES = ("source", "dataset", "dataset_options")
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A labelled file with the options of `read_table`, or a copy of a dataset with its own.
+
+    A file may be the source although `dataset` is named: a model that was fitted to a dataset is
+    evaluated on other data in this way.
+    """
+
+    source: str
+    """The file, or the folder of the copy."""
+    target: tuple[str, ...] = ()
+    images: str | None = None
+    image_column: str = "auto"
+    feature_columns: tuple[str, ...] | None = None
+    split_column: str | None = None
+    group_column: str | None = None
+    subgroup_columns: tuple[str, ...] = ()
+    fractions: tuple[float, ...] | None = None
+    split_seed: int = 0
+    drop_missing: bool = False
+    skip_bad: bool = False
+    dataset: str | None = None
+    """The name of the dataset, if there is one."""
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the dataset's reader."""
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "DataSource":
+        """The source that config.json describes; what an older version left out is the default."""
+        fields: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in content.items()
+        }
+        return cls(**fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that matter for this source, as config.json keeps them."""
+        fields = dataclasses.asdict(self)
+        if self.is_copy:
+            return {name: fields[name] for name in _OF_COPIES}
+        return {k: v for k, v in fields.items() if not k.startswith("dataset")}
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the source is a copy of a dataset, not a file."""
+        return self.dataset is not None and not is_data_file(self.source)
+
+    def read(self, image_size: int, preprocessing: dict[str, Any] | None = None) -> Table:
+        """Read the table; decoded images are kept in the user's cache.
+
+        Args:
+            image_size: side of what the encoder sees, in pixels.
+            preprocessing: of the fitted model, for other data than those it was fitted on.
+        """
+        decoding: dict[str, Any] = {
+            "image_size": stored_side(image_size),
+            "cache": default_cache(),
+            "progress": True,
+        }
+        if self.dataset is not None and self.is_copy:
+            options = find_dataset(self.dataset).options
+            decoding = {name: value for name, value in decoding.items() if name in options}
+            return read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
+        fields = {k: v for k, v in vars(self).items() if k not in _NOT_FOR_TABLES}
+        return read_table(self.source, **fields, **decoding, preprocessing=preprocessing)
+
+
+def is_data_file(source: str | Path) -> bool:
+    """Whether a source ends like a file that `read_table` reads.
+
+    >>> is_data_file("faces.csv"), is_data_file("agedb")
+    (True, False)
+    """
+    return Path(source).suffix.lower() in TABLES + ARRAYS
+
+
+def stored_side(image_size: int) -> int:
+    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224."""
+    return round(image_size * 8 / 7)
