@@ -6,7 +6,7 @@ import pytest
 from evaluation_cases import table_of, untrained, with_config, written
 from rnc.analyses.breakdown import bin_edges, group_errors, parse_range, target_errors
 from rnc.analyses.registry import analyse
-from rnc.metrics import mean_interval
+from rnc.metrics import mean_interval, r2_interval, shot_groups
 from rnc.run.folder import TRAIN_TARGETS, DoesNotApply, Options, RunFolder
 
 
@@ -28,6 +28,33 @@ def run(table, tmp_path_factory):
 
 
 # --------------------------------------------------------------------------------------- subgroups
+
+
+def test_scores_get_the_intervals_of_their_samples(tmp_path):
+    table = table_of()
+    table.y[:] = table.y.round()
+    run = untrained(tmp_path, table)
+    analyse(run, "intervals")
+    found, scores = written(run, "intervals"), run.scores["test"]
+    errors = run.errors[:, 0]
+    assert found["mae"] == mean_interval(errors)._asdict()
+    shots = shot_groups(run.truth, run.train_targets)
+    assert set(found) == {"mae", "r2", *(f"{shot}_mae" for shot in set(shots))}
+    for shot in set(shots):
+        assert found[f"{shot}_mae"] == mean_interval(errors[shots == shot])._asdict()
+    usual = r2_interval(run.truth + errors[:, None], run.truth)  # the sign of an error is squared
+    shift = scores["r2"] - scores["r2_test_mean"]
+    assert abs(shift) > 1e-6
+    assert found["r2"]["low"] == pytest.approx(usual.low + shift)
+    assert found["r2"]["high"] == pytest.approx(usual.high + shift)
+
+
+def test_one_sample_has_no_intervals(tmp_path):
+    table = table_of(n=30)
+    table.split[:] = ["train"] * 29 + ["test"]
+    run = untrained(tmp_path, table)
+    analyse(run, "intervals")
+    assert written(run, "intervals") == {}
 
 
 def test_every_group_has_its_error_and_interval(run, table):

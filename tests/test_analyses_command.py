@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from evaluation_cases import data_of, files, fitted, houses, table_of, untrained
 from rnc.analyses.registry import ANALYSES, TRAINING, analyse, choose
+from rnc.analyses.standard import STANDARD
 from rnc.cli import app
 from rnc.files import read_tensors
 from rnc.run.folder import Options
@@ -39,13 +40,26 @@ def test_all_are_those_that_train_nothing():
 
 
 def test_an_unknown_name_lists_the_known_ones(run):
-    names = r"map, similarity, subgroups, targets, order, readable, unseen, corruption, reduced"
+    names = "map, intervals, pca, similarity, subgroups, targets, order, readable, unseen"
+    names += ", corruption, reduced"
     with pytest.raises(ValueError, match=f"Unknown analysis 'maps'; known are {names}, transfer"):
         analyse(run, "maps")
     code, text = rnc("evaluate", run.path, "--with", "order", "--with", "everything")
     assert code == 2
-    assert "Unknown analysis 'everything'; known are map, similarity" in text
-    assert not (run.path / "analyses").exists()
+    assert "Unknown analysis 'everything'; known are map, intervals" in text
+    assert not (run.path / "analyses" / "order.json").exists()
+
+
+def test_a_fitted_run_has_the_standard_analyses(run):
+    found = {path.name for path in (run.path / "analyses").iterdir()}
+    assert found == {f"{name}.json" for name in STANDARD} | {"similarity.safetensors"}
+
+
+def test_what_does_not_apply_is_left_out_of_a_fitted_run(tmp_path):
+    source = houses(tmp_path / "houses.csv")
+    run = fitted(tmp_path / "run", source, subgroup_columns=[])
+    found = {path.stem for path in (run.path / "analyses").iterdir()}
+    assert found == set(STANDARD) - {"subgroups"}
 
 
 def test_all_does_what_applies_and_says_what_does_not(run):
@@ -55,7 +69,7 @@ def test_all_does_what_applies_and_says_what_does_not(run):
     assert "unseen left out: unseen needs the ranges of price that training has seen" in text
     assert "corruption left out: corruption needs a run on images" in text
     found = {path.name for path in (run.path / "analyses").iterdir()}
-    quick = {"map", "similarity", "subgroups", "targets", "order", "readable"}
+    quick = {*STANDARD, "map", "order", "readable"}
     assert found == {f"{name}.json" for name in quick} | {"similarity.safetensors"}
     assert f"order: {run.path / 'analyses' / 'order.json'}" in text
     assert files(run.path) == before

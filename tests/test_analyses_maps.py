@@ -9,7 +9,12 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from evaluation_cases import table_of, untrained, with_config, written
-from rnc.analyses.maps import default_method, map_features, sorted_similarity
+from rnc.analyses.maps import (
+    default_method,
+    map_features,
+    principal_components,
+    sorted_similarity,
+)
 from rnc.analyses.registry import analyse
 from rnc.files import read_tensors
 from rnc.run.folder import DoesNotApply, Options
@@ -76,6 +81,28 @@ def test_few_samples_or_one_feature_make_a_map_too(method, k, d):
     assert np.isfinite(points).all()
 
 
+@pytest.mark.parametrize("shape", [(30, 5), (5, 30), (2, 9), (9, 1)])
+def test_principal_components_and_their_shares_are_those_of_the_singular_values(shape):
+    values = np.random.default_rng(0).normal(size=shape)
+    points, shares = principal_components(values)
+    u, s, _ = np.linalg.svd(values - values.mean(axis=0), full_matrices=False)
+    k = min(2, len(s))
+    np.testing.assert_allclose(np.abs(points[:, :k]), np.abs(u * s)[:, :k], atol=1e-6)
+    np.testing.assert_allclose(shares[:k], (s**2 / (s**2).sum())[:k], atol=1e-9)
+
+
+def test_the_plain_map_grows_with_the_first_target(run):
+    analyse(run, "pca")
+    found = written(run, "pca")
+    assert list(found) == ["rows", "x", "y", "shares"]
+    points = np.stack([found["x"], found["y"]], axis=1)
+    expected, shares = principal_components(run.features.astype(np.float64))
+    np.testing.assert_allclose(np.abs(points), np.abs(expected))
+    assert found["shares"] == shares.tolist()
+    labels = run.truth[found["rows"], 0]
+    assert (points * (labels - labels.mean())[:, None]).sum(axis=0).min() > 0
+
+
 def test_a_map_names_the_rows_of_its_points(run):
     analyse(run, "map", Options(map_method="pca"))
     found = written(run, "map")
@@ -108,6 +135,8 @@ def test_what_makes_no_map_is_refused(run, monkeypatch):
         map_features(FEATURES[:3])
     with pytest.raises(DoesNotApply, match="those of all 6 samples are the same"):
         map_features(np.ones((6, 3)), "tsne")
+    with pytest.raises(DoesNotApply, match="those of all 6 samples are the same"):
+        principal_components(np.ones((6, 3)))
 
 
 # -------------------------------------------------------------------------------------- similarity

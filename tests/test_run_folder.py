@@ -67,11 +67,11 @@ def test_training_targets_keep_their_digits(tmp_path):
 
 def test_a_run_that_is_replaced_loses_its_analyses(copy):
     for name in ("analyses", "other"):
-        (copy.path / name).mkdir()
+        (copy.path / name).mkdir(exist_ok=True)
         (copy.path / name / "map.json").write_text("{}")
     (copy.path / "thumbnails.safetensors").write_text("old")
     list(fit_run(copy.table, FAST, copy.path, overwrite=True))
-    assert not (copy.path / "analyses").exists()
+    assert not (copy.path / "analyses" / "map.json").exists()
     assert not (copy.path / "thumbnails.safetensors").exists()
     assert (copy.path / "other" / "map.json").exists()
 

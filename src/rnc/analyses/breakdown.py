@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.metrics import Columns, mean_interval
+from rnc.metrics import SHOTS, Columns, Interval, mean_interval, r2, r2_interval, shot_groups
 from rnc.run.evaluate import SUFFIX
 from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
@@ -31,6 +31,28 @@ def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
     low, high = mean_interval(errors) or (None, None)
     mae = float(errors.mean()) if len(errors) else None
     return {"n": len(errors), "mae": mae, "low": low, "high": high}
+
+
+# --------------------------------------------------------------------------------- intervals
+
+
+def score_intervals(run: RunFolder, _: Options) -> Result:
+    """Intervals of the scores of the test split: mae, r2, and mae of the shot groups."""
+    scores, errors = run.scores["test"], run.errors.mean(axis=1)
+    columns = [f"{name}_predicted" for name in run.targets]
+    prediction = np.asarray(run.predictions[columns], dtype=np.float64)
+    found = {"mae": mean_interval(errors)}
+    usual = r2_interval(prediction, run.truth)
+    if usual is not None and "r2" in scores:
+        # The paper's R2 has another constant in its denominator: the same width, at its place.
+        shift = scores["r2"] - r2(prediction, run.truth)
+        found["r2"] = Interval(usual.low + shift, usual.high + shift)
+    if run.train_targets is not None and len(run.targets) == 1:
+        shots = shot_groups(run.truth, run.train_targets)
+        for name in SHOTS:
+            if f"{name}_mae" in scores:
+                found[f"{name}_mae"] = mean_interval(errors[shots == name])
+    return Result({name: span._asdict() for name, span in found.items() if span is not None})
 
 
 # --------------------------------------------------------------------------------- subgroups

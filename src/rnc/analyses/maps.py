@@ -1,4 +1,4 @@
-"""Pictures of the features: a map in two dimensions, and the similarities sorted by label."""
+"""Pictures of the features: maps in two dimensions, and the similarities sorted by label."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -60,10 +60,7 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     rows = rows - rows.mean(axis=0)
     scale = np.abs(rows).max()
     if scale == 0:
-        raise DoesNotApply(
-            f"A map needs features that differ; those of all {len(rows)} samples are the same. "
-            "The training collapsed: lower its learning rate."
-        )
+        raise DoesNotApply(_collapsed(len(rows)))
     return MAPS[method](rows / scale, seed)  # maps do not depend on the scale, but for underflow
 
 
@@ -72,11 +69,48 @@ def default_method() -> str:
     return "umap" if find_spec("umap") is not None else "tsne"
 
 
+def pca(run: RunFolder, _: Options) -> Result:
+    """The first two principal components of the features, with their shares of the variance."""
+    if len(run.rows) < 2:
+        raise DoesNotApply(
+            f"Principal components need at least 2 samples; {run.path} has features of "
+            f"{len(run.rows)}."
+        )
+    points, shares = principal_components(run.features.astype(np.float64))
+    labels = run.truth[run.rows, 0]
+    # Each component points to where the labels grow, so that maps of several runs compare.
+    falls = (points * (labels - labels.mean())[:, None]).sum(axis=0) < 0
+    x, y = np.where(falls, -points, points).T.tolist()
+    return Result({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
+
+
+def principal_components(
+    features: NDArray[np.float64], seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The first two components (k, 2) of features (k, d), and their shares of the variance (2,).
+
+    >>> points, shares = principal_components(np.array([[1.0], [3.0]]))
+    >>> points.shape, shares.tolist()
+    ((2, 2), [1.0, 0.0])
+    """
+    if (features == features[0]).all():
+        raise DoesNotApply(_collapsed(len(features)))
+    found = PCA(min(2, features.shape[1]), random_state=seed)
+    points, shares = np.zeros((len(features), 2)), np.zeros(2)  # one feature makes a line
+    points[:, : features.shape[1]] = found.fit_transform(features)
+    shares[: features.shape[1]] = found.explained_variance_ratio_
+    return points, shares
+
+
+def _collapsed(samples: int) -> str:
+    return (
+        f"A map needs features that differ; those of all {samples} samples are the same. "
+        "The training collapsed: lower its learning rate."
+    )
+
+
 def _pca(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
-    found = PCA(min(2, features.shape[1]), random_state=seed).fit_transform(features)
-    points = np.zeros((len(features), 2))  # one feature makes a line
-    points[:, : found.shape[1]] = found
-    return points
+    return principal_components(features, seed)[0]
 
 
 def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:

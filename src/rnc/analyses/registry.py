@@ -5,24 +5,20 @@
 docs/analyses.md says what each answers. Nothing else of the folder changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rnc.analyses.breakdown import readable_columns, subgroups, targets, unseen
-from rnc.analyses.maps import map_analysis, similarity
+from rnc.analyses.breakdown import readable_columns, unseen
+from rnc.analyses.maps import map_analysis
 from rnc.analyses.order import order
 from rnc.analyses.retrain import reduced, transfer
+from rnc.analyses.standard import STANDARD, Analysis, write_analysis
 from rnc.analyses.sweep import corruption
-from rnc.files import write_json, write_tensors
-from rnc.run.folder import Options, Result, RunFolder
-
-Analysis = Callable[[RunFolder, Options], Result]
+from rnc.run.folder import Options, RunFolder
 
 ANALYSES: dict[str, Analysis] = {
     "map": map_analysis,
-    "similarity": similarity,
-    "subgroups": subgroups,
-    "targets": targets,
+    **STANDARD,
     "order": order,
     "readable": readable_columns,
     "unseen": unseen,
@@ -45,12 +41,7 @@ def analyse(run: RunFolder | Path | str, name: str, options: Options | None = No
     """
     choose([name])
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
-    result = ANALYSES[name](run, options or Options())
-    path = run.path / "analyses" / f"{name}.json"
-    if result.tensors:
-        write_tensors(path.with_suffix(".safetensors"), result.tensors)
-    write_json(path, result.content)
-    return path
+    return write_analysis(run, name, ANALYSES[name](run, options or Options()))
 
 
 def choose(names: Sequence[str]) -> list[str]:

@@ -59,8 +59,9 @@ def evaluate(
         typer.Option(
             "--with",
             metavar="NAME",
-            help="analysis to add; may repeat: map, similarity, subgroups, targets, order, "
-            "readable, unseen, corruption, reduced, transfer; all: those that do not train",
+            help="analysis to add; may repeat: map, intervals, pca, similarity, subgroups, "
+            "targets, order, readable, unseen, corruption, reduced, transfer; all: those that do "
+            "not train",
         ),
     ] = None,
     map_method: Annotated[

@@ -7,7 +7,7 @@ history.csv       one line per epoch
 model.safetensors the weights: written when training is done
 scores.json, predictions.csv, features.safetensors, thumbnails.safetensors   the test split,
                   looked at once
-analyses/         what `rnc evaluate RUN --with ...` found
+analyses/         the standard analyses, and what `rnc evaluate RUN --with ...` adds
 report.html
 """
 
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 import rnc
+from rnc.analyses.standard import write_standard_analyses
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
@@ -32,7 +33,7 @@ from rnc.files import read_tensors, sweep, write_tensors, write_text
 from rnc.loss.distributed import is_first_process
 from rnc.model import ModelConfig, Regressor, read_config, without_head
 from rnc.run.evaluate import evaluate_run, write_evaluation
-from rnc.run.folder import TRAIN_TARGETS
+from rnc.run.folder import TRAIN_TARGETS, RunFolder
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, check_training, train
@@ -126,6 +127,7 @@ def fit_run(
     evaluation = evaluate_run(model, table, config)
     evaluation.scores.update(_validation(records, config))
     write_evaluation(evaluation, out)
+    write_standard_analyses(RunFolder(out))
 
 
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
