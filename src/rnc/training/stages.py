@@ -35,7 +35,9 @@ from rnc.training.probe import probe_error, solve_head
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
 
-ENCODER_FILE = Path("checkpoint", "encoder.safetensors")
+CHECKPOINT_FOLDER = "checkpoint"
+"""In the folder of a run: what a killed run continues from."""
+ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
 """In the folder of a run: the encoder that its first stage trained."""
 LOOKED_AT = 1024
 """Samples of a split that a quick look at an encoder takes."""
@@ -148,7 +150,7 @@ class Job:
         self.fabric.barrier()
 
     def _file(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / "checkpoint" / name
+        return None if self.folder is None else self.folder / CHECKPOINT_FOLDER / name
 
     def _run(
         self,
