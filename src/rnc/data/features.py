@@ -124,7 +124,7 @@ def _fit_categories(
     if column.dtype.kind in "Mm":
         raise DataError(
             f"{place}: column {column.name!r} holds times. Turn them into numbers (days, hours), "
-            "or leave the column out of --feature-columns (feature_columns=)."
+            "or leave the column out of --feature-column (feature_columns=)."
         )
     categories = sorted(set(_texts(column).dropna()))
     if len(categories) > MOST_CATEGORIES:
@@ -139,7 +139,7 @@ def _fit_categories(
         raise DataError(
             f"{place}: column {column.name!r} has {len(categories)} different texts in the train "
             f"rows; one-hot coding takes at most {MOST_CATEGORIES}. Leave it out by naming the "
-            f"columns to use with --feature-columns (feature_columns=).{hint}"
+            f"columns to use with --feature-column (feature_columns=).{hint}"
         )
     return {"name": column.name, "type": "category", "categories": categories, "gaps": gaps}
 
@@ -205,7 +205,7 @@ def named_columns(
         if name in forbidden:
             raise DataError(
                 f"{place}: {name!r} is a target, split or group column and cannot be a feature "
-                "column, too. Leave it out of --feature-columns (feature_columns=)."
+                "column, too. Leave it out of --feature-column (feature_columns=)."
             )
     if not chosen:
         raise DataError(

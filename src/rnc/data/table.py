@@ -286,7 +286,7 @@ def _feature_columns(
         if chosen is None and looks_like_files(frame[name]):
             raise DataError(
                 f"{place}: column {name!r} holds names of image files. Give their folder with "
-                "--images (images=), or name the columns to use with --feature-columns "
+                "--images (images=), or name the columns to use with --feature-column "
                 "(feature_columns=)."
             )
     return frame[names]
