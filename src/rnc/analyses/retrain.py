@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from rnc.analyses.analysis import AnalysisOptions, ShowProgress
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
-from rnc.data.labels import holds_splits
 from rnc.data.sources import ARRAYS, existing, read_frame
-from rnc.data.splits import make_split
+from rnc.data.splits import holds_splits, make_split
 from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.metrics import error_measure

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from rnc.config import FitConfig
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
@@ -246,8 +246,8 @@ def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
         )
     if config.target_names != table.target_names:
         raise DataError(
-            f"The model predicts {some(config.target_names)}; the targets of the table are "
-            f"{some(table.target_names)}. Read it with the model's, in their order, as target=."
+            f"The model predicts {first_few(config.target_names)}; the targets of the table are "
+            f"{first_few(table.target_names)}. Read it with the model's, in their order (target=)."
         )
     if len(samples) == 0:
         counts = ", ".join(f"{len(table.rows(name))} {name}" for name in SPLITS)

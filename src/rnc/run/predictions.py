@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.table import Table
 from rnc.metrics import Columns
 from rnc.model import Regressor
@@ -194,7 +194,7 @@ def check_target_names(targets: Sequence[str]) -> None:
     if twice:
         raise DataError(
             f"predictions.csv would have column {twice[0]!r} twice: its columns are "
-            f"{some(columns)}. Rename the target."
+            f"{first_few(columns)}. Rename the target."
         )
 
 
