@@ -247,7 +247,7 @@ def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
     if config.target_names != table.target_names:
         raise DataError(
             f"The model predicts {first_few(config.target_names)}; the targets of the table are "
-            f"{first_few(table.target_names)}. Read it with the model's, in their order (target=)."
+            f"{first_few(table.target_names)}. Read it with the model's, in order, as target=."
         )
     if len(samples) == 0:
         counts = ", ".join(f"{len(table.rows(name))} {name}" for name in SPLITS)
