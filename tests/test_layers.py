@@ -7,8 +7,9 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
-    ["config", "files", "loss", "metrics"],
-    ["augment", "encoders", "heads", "methods"],
+    ["files", "loss"],
+    ["augment", "encoders", "heads", "methods", "metrics"],
+    ["config"],
     ["data", "model"],
     ["training"],
     ["analyses", "run"],

@@ -28,11 +28,11 @@ from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import read_tensors, sweep
 from rnc.loss.distributed import is_first_process
+from rnc.methods.objective import PairLoss
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.loop import Record
-from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.stages import ENCODER_FILE
 
