@@ -16,10 +16,11 @@ from rnc.augment import (
     TableAugment,
     draw_views,
     eval_view,
-    jitter_colours,
     train_views,
     views_from,
 )
+from rnc.augment.colour import BRIGHTNESS, CONTRAST, jitter_colours
+from rnc.augment.geometry import Window, random_windows
 
 PLAIN = {"flip": False, "jitter": None, "grayscale_p": 0.0, "mean": (0.0,), "std": (1.0,)}
 
@@ -32,9 +33,9 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def crops(images: Tensor, config: ImageAugment, draws: Tensor) -> tuple[augment.Window, ...]:
+def crops(images: Tensor, config: ImageAugment, draws: Tensor) -> tuple[Window, ...]:
     areas, ratios, place, *_ = torch.split(draws, augment._IMAGE_DRAWS, dim=-1)
-    return augment._random_windows(images, config, areas, ratios, place)
+    return random_windows(images, config, areas, ratios, place)
 
 
 @pytest.mark.parametrize(("h", "w", "size"), [(70, 50, 32), (24, 40, 48), (33, 33, 33)])
@@ -130,7 +131,7 @@ ORDERS = list(itertools.permutations(range(4)))
 
 def one_by_one(image: Tensor, factors: list[float], order: tuple[int, ...]) -> Tensor:
     for kind in order:
-        if image.shape[0] == 3 or kind in (augment.BRIGHTNESS, augment.CONTRAST):
+        if image.shape[0] == 3 or kind in (BRIGHTNESS, CONTRAST):
             image = OPERATIONS[kind](image, factors[kind])
     return image
 

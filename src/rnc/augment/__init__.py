@@ -1,0 +1,177 @@
+"""Views of a batch, made on its device with parameters drawn per sample.
+
+    train_views(x, config, views)   random views          (n, ...) -> (n, v, ...)
+    eval_view(x, config)            the one fixed view    (n, ...) -> (n, ...)
+
+The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugment` for signals
+(n, c, l), `TableAugment` for tables (n, p). Defaults are the paper's where it has them.
+
+`draw_views` draws one (n, v, k) tensor of uniform numbers, and `views_from` makes views of it with
+tensor operations only, without a loop over samples or a wait for a GPU. torch.compile takes all of
+it but a torch.Generator: to compile with one, call `draw_views` and compile `views_from`.
+"""
+
+import torch
+from torch import Tensor
+
+from rnc.augment.colour import HUE, jitter_colours, luma, normalise
+from rnc.augment.configs import (
+    AUGMENTS,
+    Augment,
+    ImageAugment,
+    SignalAugment,
+    TableAugment,
+    check_value,
+)
+from rnc.augment.geometry import (
+    CROP_TRIES,
+    EVAL_RESIZE,
+    middle_windows,
+    random_windows,
+    resample,
+)
+
+__all__ = [
+    "AUGMENTS",
+    "EVAL_RESIZE",
+    "Augment",
+    "ImageAugment",
+    "SignalAugment",
+    "TableAugment",
+    "draw_views",
+    "eval_view",
+    "train_views",
+    "views_from",
+]
+
+CPU_CHUNK = 2**20  # numbers at a time that stay in a processor's cache: several times the speed
+
+
+def train_views(
+    x: Tensor, config: Augment, views: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Random views of every sample: (n, ...) -> (n, v, ...), float32, without gradient.
+
+    Args:
+        x: uint8 images (n, c, h, w), signals (n, c, l) or a table (n, p), as config needs.
+        config: what to do.
+        views: how many; 0 stands for one view without augmentation, that of `eval_view`.
+        generator: source of the random numbers, on the device of x; torch's own by default.
+
+    >>> faces = torch.randint(0, 256, (8, 3, 64, 64), dtype=torch.uint8)
+    >>> train_views(faces, ImageAugment(size=56, flip=False), views=2).shape
+    torch.Size([8, 2, 3, 56, 56])
+    """
+    check_value(views >= 0, "views", "0 (no augmentation) or more", views)
+    if views == 0:
+        return eval_view(x, config).unsqueeze(1)
+    return views_from(x, config, draw_views(x, config, views, generator))
+
+
+@torch.no_grad()
+def eval_view(x: Tensor, config: Augment) -> Tensor:
+    """The view without randomness: (n, ...) -> (n, ...), float32.
+
+    Images that have exactly the size of a view are used whole. All others are scaled so that the
+    short side is 8/7 of the size, as in the paper (256 for 224), and the middle is cut out.
+    Signals keep their middle, tables stay as they are.
+    """
+    _check_input(x, config)
+    with torch.autocast(x.device.type, enabled=False):
+        if isinstance(config, ImageAugment):
+            middle = middle_windows(x, config.size, x.new_zeros((1, 1), dtype=torch.float32))
+            return normalise(resample(x, *middle, config.size)[:, 0].unbind(1), config)
+        if isinstance(config, SignalAugment):
+            length = config.length(x.shape[2])
+            return x.float().narrow(2, (x.shape[2] - length) // 2, length).contiguous()
+        return x.float()
+
+
+def draw_views(
+    x: Tensor, config: Augment, views: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """All random numbers of a batch's views, uniform in 0..1: (n, v, k)."""
+    _check_input(x, config)
+    if generator is not None and generator.device.type != x.device.type:
+        raise ValueError(
+            f"the generator must live on the device of the batch, {x.device}; got one on "
+            f"{generator.device}. Make it with torch.Generator({str(x.device)!r})."
+        )
+    count = sum(_IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
+    return torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
+
+
+@torch.no_grad()
+def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
+    """The views that the numbers of `draw_views` stand for: (n, ...), (n, v, k) -> (n, v, ...)."""
+    _check_input(x, config)
+    with torch.autocast(x.device.type, enabled=False):  # half precision would cost grey levels
+        if isinstance(config, SignalAugment):
+            return _signal_views(x.float(), config, draws)
+        if isinstance(config, TableAugment):
+            return _table_views(x.float(), config, draws)
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
+            return _image_views(x, config, draws)
+        chunk = max(1, CPU_CHUNK // (draws.shape[1] * x.shape[1] * config.size**2))
+        chunks = zip(torch.split(x, chunk), torch.split(draws, chunk), strict=True)
+        return torch.cat([_image_views(part, config, drawn) for part, drawn in chunks])
+
+
+_IMAGE_DRAWS = [CROP_TRIES, CROP_TRIES, 2, 1, 1, 4, 4, 1]  # how many for each name below
+
+
+def _image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
+    parts = torch.split(draws, _IMAGE_DRAWS, dim=-1)
+    areas, ratios, place, mirror, jitter, strengths, order, grey = parts
+    if config.crop_scale is None:
+        rows, columns = middle_windows(images, config.size, torch.zeros_like(draws[..., 0]))
+    else:
+        rows, columns = random_windows(images, config, areas, ratios, place)
+    if config.flip:
+        start, step, back = columns.start, columns.step, mirror[..., 0] < 0.5
+        start = torch.where(back, start + config.size * step, start)
+        columns = columns._replace(start=start, step=torch.where(back, -step, step))
+    pixels = resample(images, rows, columns, config.size)
+    planes = pixels.flatten(0, 1).unbind(1)
+    if config.jitter is not None and config.jitter_p > 0:
+        signed = (2 * strengths - 1) * (jitter < config.jitter_p)  # 0 changes nothing
+        change = [s * x for s, x in zip(config.jitter, signed.flatten(0, 1).unbind(1), strict=True)]
+        factors = 1 + torch.stack(change[:HUE], dim=1)
+        planes = jitter_colours(planes, factors, change[HUE], order.flatten(0, 1).argsort(dim=1))
+    if config.grayscale_p > 0 and len(planes) == 3:
+        share, target = (grey < config.grayscale_p).float().view(-1, 1, 1), luma(planes)
+        planes = tuple(plane.lerp(target, share) for plane in planes)
+    return normalise(planes, config).view(pixels.shape)
+
+
+def _signal_views(signals: Tensor, config: SignalAugment, draws: Tensor) -> Tensor:
+    c, total = signals.shape[1:]
+    length = config.length(total)
+    start = (draws[..., 0] * (total - length + 1)).long().clamp(max=total - length)
+    index = start[..., None] + torch.arange(length, device=signals.device)  # (n, v, length)
+    views = signals[:, None].expand(-1, draws.shape[1], -1, -1)
+    return views.gather(3, index[:, :, None].expand(-1, -1, c, -1))
+
+
+def _table_views(table: Tensor, config: TableAugment, draws: Tensor) -> Tensor:
+    noise, mask = draws.chunk(2, dim=-1)
+    noise = torch.special.ndtri(noise.clamp(min=2.0**-25))  # normal; a uniform number may be 0
+    views: Tensor = table[:, None] + config.noise * noise
+    return views.masked_fill(mask < config.mask, 0.0)
+
+
+def _check_input(x: Tensor, config: Augment) -> None:
+    legal, advice = x.is_floating_point(), "Call .float(), or take the config for this data."
+    if isinstance(config, ImageAugment):
+        legal, needed = x.dtype == torch.uint8 and x.dim() == 4, "uint8 images (n, c, h, w)"
+        advice = "Images in 0..1 become uint8 by (255 * x).round().to(torch.uint8)."
+    elif isinstance(config, SignalAugment):
+        legal, needed = legal and x.dim() == 3, "floating-point signals (n, c, l)"
+    else:
+        legal, needed = legal and x.dim() == 2, "a floating-point table (n, p)"
+    if not legal or 0 in x.shape[1:]:
+        came = f"{x.dtype} of shape {tuple(x.shape)}"
+        raise ValueError(f"{type(config).__name__} needs {needed}; got {came}. {advice}")
+    for values in (config.mean, config.std) if isinstance(config, ImageAugment) else ():
+        needed = f"1 or {x.shape[1]} numbers, one per channel"
+        check_value(len(values) in (1, x.shape[1]), "mean and std", needed, values)

@@ -1,0 +1,109 @@
+"""How samples of each kind become views: one config per kind, checked when it is made."""
+
+import math
+from dataclasses import dataclass
+
+
+def check_value(legal: bool, name: str, needed: str, got: object) -> None:
+    """Raise for a value that is not legal."""
+    if not legal:
+        raise ValueError(f"{name} must be {needed}; got {got!r}.")
+
+
+@dataclass(frozen=True)
+class ImageAugment:
+    """How uint8 images become views (c, size, size); None, False or 0 switches a part off.
+
+    Args:
+        size: side of the square views in pixels.
+        crop_scale: smallest and largest share of the image that a random crop covers. None: the
+            view of `eval_view` instead of a crop.
+        crop_ratio: smallest and largest width / height of a crop.
+        flip: mirror half of the views. Turn it off where left and right change the target (gaze,
+            head pose, steering angle).
+        jitter: strength of brightness, contrast, saturation and hue. The last two, and greyscale,
+            are for images with three channels.
+        jitter_p: share of the views whose colours are jittered.
+        grayscale_p: share of the views that lose their colours.
+        mean: subtracted from pixels in 0..1; one number, or one per channel.
+        std: divides them after that.
+    """
+
+    size: int
+    crop_scale: tuple[float, float] | None = (0.2, 1.0)
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: bool = True
+    jitter: tuple[float, float, float, float] | None = (0.4, 0.4, 0.4, 0.1)
+    jitter_p: float = 0.8
+    grayscale_p: float = 0.2
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            if isinstance(getattr(self, name), int | float):
+                object.__setattr__(self, name, (getattr(self, name),))
+        for name, value in vars(self).items():
+            if isinstance(value, list):  # JSON has no tuples
+                object.__setattr__(self, name, tuple(value))
+        check_value(self.size >= 1, "size", "a number of pixels >= 1", self.size)
+        if self.crop_scale is not None:
+            low, high = self.crop_scale
+            check_value(0 < low <= high <= 1, "crop_scale", "low and high in 0..1", self.crop_scale)
+        low, high = self.crop_ratio
+        check_value(0 < low <= high, "crop_ratio", "low and high > 0", self.crop_ratio)
+        if self.jitter is not None:
+            *blends, hue = self.jitter
+            legal = len(blends) == 3 and all(0 <= x <= 1 for x in blends) and 0 <= hue <= 0.5
+            check_value(legal, "jitter", "three strengths in 0..1 and hue in 0..0.5", self.jitter)
+        check_value(0 <= self.jitter_p <= 1, "jitter_p", "a share in 0..1", self.jitter_p)
+        check_value(0 <= self.grayscale_p <= 1, "grayscale_p", "a share in 0..1", self.grayscale_p)
+        check_value(min(self.std) > 0, "std", "numbers > 0", self.std)
+
+
+@dataclass(frozen=True)
+class SignalAugment:
+    """How signals become views (c, round(crop * l)).
+
+    A view is a window of the signal, not stretched, so that frequencies keep their meaning; in
+    `eval_view` the middle one, so that the encoder sees one length only.
+
+    Args:
+        crop: share of the signal in a view; 1 for all of it.
+    """
+
+    crop: float = 0.9
+
+    def __post_init__(self) -> None:
+        check_value(0 < self.crop <= 1, "crop", "a share with 0 < crop <= 1", self.crop)
+
+    def length(self, total: int) -> int:
+        """The length of a view of a signal of this length."""
+        return max(1, round(self.crop * total))
+
+
+@dataclass(frozen=True)
+class TableAugment:
+    """How rows of a standardised table become views (p,).
+
+    Args:
+        noise: standard deviation of Gaussian noise added to every feature.
+        mask: share of the features set to 0, the mean of a standardised column. 0 by default:
+            without a feature, the target may be another.
+    """
+
+    noise: float = 0.05
+    mask: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_value(0 <= self.noise < math.inf, "noise", "a number >= 0", self.noise)
+        check_value(0 <= self.mask < 1, "mask", "a share with 0 <= mask < 1", self.mask)
+
+
+Augment = ImageAugment | SignalAugment | TableAugment
+AUGMENTS: dict[str, type[Augment]] = {
+    "image": ImageAugment,
+    "signal": SignalAugment,
+    "table": TableAugment,
+}
+"""The config for each kind of data."""
