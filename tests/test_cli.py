@@ -203,7 +203,8 @@ def test_every_field_of_the_config_is_a_flag_with_help() -> None:
     code, text = run("fit", "--help")
     assert code == 0
     for field in fields(FitConfig):
-        assert f"--{field.name.replace('_', '-')}" in text
+        name = field.name.removesuffix("s") if field.name.endswith("_options") else field.name
+        assert f"--{name.replace('_', '-')} " in text
 
 
 def start_and_stop(command: list[str], folder: Path, stop: signal.Signals) -> tuple[int, str]:

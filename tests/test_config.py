@@ -33,8 +33,9 @@ OTHER: dict[str, Any] = {
     "prototypes": 64,
     "original": True,
     "head": "corn",
-    "low": -5.0,
-    "high": 90.5,
+    "head_options": {"decode": "class"},
+    "low": [-5.0, 0.0],
+    "high": [90.5, 3.0],
     "step": 0.5,
     "encoder": "resnet50",
     "pretrained": True,
@@ -65,6 +66,7 @@ OTHER: dict[str, Any] = {
     "flip": False,
     "color": False,
     "grayscale": False,
+    "augment_options": {"crop_ratio": [0.5, 2.0], "std": [0.2]},
     "seed": 7,
     "device": "cpu",
     "precision": "bf16",
@@ -154,7 +156,7 @@ def test_rnc_needs_two_rows_to_contrast() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"scheme": "regularize", "objective": "supcon"},
-        r"adds a loss of the .*; got objective='supcon'\. Use objective='rnc', or scheme probe",
+        r"adds the RnC loss .*; got objective='supcon'\. Use objective='rnc', or scheme probe",
     ),
     ({"objective": "simclr", "views": 1}, r"views of a sample: views must be at least 2; got 1\."),
     ({"objective": "dino", "views": 0}, r"views of a sample: views must be at least 2; got 0\."),

@@ -93,7 +93,7 @@ def test_corn_agrees_with_coral_pytorch() -> None:
         classes = torch.randint(0, bins, (40,))
         expected = losses.corn_loss(logits, classes, num_classes=bins)
         (grad,) = torch.autograd.grad(expected, logits)
-        head = build_head(HeadConfig("corn", 1, (0.0,), (1.0,), (bins,), decode="class"))
+        head = build_head(HeadConfig("corn", 1, (0.0,), (1.0,), (bins,), {"decode": "class"}))
         check(head.loss(logits, classes).mean(), logits, expected.item(), grad, 1e-5)
         decoded = head.decode(logits)[:, 0].tolist()
         assert decoded == dataset.corn_label_from_logits(logits).tolist()

@@ -32,7 +32,7 @@ def small_model(head="l1", targets=TARGETS, encoder=None, **options):
         encoder="own",
         input_shape=(5,),
         augment={},
-        head=vars(head_config(head, 8, targets, **options)),
+        head=vars(head_config(head, 8, targets, options=options)),
         target_names=tuple(f"y{i}" for i in range(t)),
     )
     return Regressor(config, encoder)

@@ -100,7 +100,7 @@ def test_the_scale_of_the_head_changes_nothing_but_its_loss(name: str, targets: 
     predictions = []
     for scale in scales:
         knee = {"beta": 0.2 * usual.scale[0] / scale[0]} if name == "huber" else {}
-        head = build_head(head_config(name, 5, split[1], scale=scale, **knee)).double()
+        head = build_head(head_config(name, 5, split[1], scale=scale, options=knee)).double()
         loss, error = solve_head(head, *split)
         assert loss == pytest.approx(loss_of(head, *split[:2]), rel=1e-9)
         assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-9)
@@ -116,13 +116,13 @@ def test_the_knee_of_huber_stays_where_the_head_has_it(monkeypatch: pytest.Monke
     only(monkeypatch, 1e-6)
     found = {}
     for name, options in {
-        "l1": {"scale": 0.7},
-        "mse": {"scale": 0.7},
-        "near": {"scale": 0.7, "beta": 1e-2},
-        "far": {"scale": 0.7, "beta": 1e4},
+        "l1": {},
+        "mse": {},
+        "near": {"beta": 1e-2},
+        "far": {"beta": 1e4},
     }.items():
         kind = "huber" if "beta" in options else name
-        head = build_head(head_config(kind, 5, targets, **options)).double()
+        head = build_head(head_config(kind, 5, targets, scale=0.7, options=options)).double()
         solve_head(head, features, targets, features, targets, steps=1000)
         found[name] = head.decode(head(features))
     apart = (found["l1"] - found["mse"]).abs().mean()

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, Self
 
@@ -30,9 +31,11 @@ from torch import Tensor, nn
 from rnc.config import (
     Device,
     FitConfig,
+    Objective,
     Optimizer,
     Precision,
     Preset,
+    Regularizer,
     Scheme,
     Solver,
     Switch,
@@ -40,9 +43,10 @@ from rnc.config import (
 from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
-from rnc.methods.objective import PairLoss
+from rnc.heads import HeadOptions, PerTarget
 from rnc.model import Regressor
 from rnc.training.loop import Record
+from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, train
 
 
@@ -94,8 +98,8 @@ class RnCRegressor(
         self,
         *,
         scheme: Scheme = "probe",
-        objective: str | PairLoss = "rnc",
-        regularizer: str = "none",
+        objective: Objective | PairLoss = "rnc",
+        regularizer: Regularizer = "none",
         regularizer_weight: float | None = None,
         lds: bool = False,
         c_mixup: bool = False,
@@ -105,9 +109,10 @@ class RnCRegressor(
         prototypes: int = 1024,
         original: bool = False,
         head: str = "l1",
-        low: float | None = None,
-        high: float | None = None,
-        step: float | None = None,
+        head_options: HeadOptions | None = None,
+        low: PerTarget = None,
+        high: PerTarget = None,
+        step: PerTarget = None,
         encoder: str | nn.Module = "auto",
         pretrained: bool = False,
         preset: Preset = "quick",
@@ -137,6 +142,7 @@ class RnCRegressor(
         flip: bool = True,
         color: bool = True,
         grayscale: bool = True,
+        augment_options: Mapping[str, Any] | None = None,
         device: Device = "auto",
         precision: Precision = "auto",
         compile: Switch = "auto",
@@ -147,59 +153,9 @@ class RnCRegressor(
         validation_fraction: float = 0.1,
         verbose: int = 0,
     ) -> None:
-        self.scheme = scheme
-        self.objective = objective
-        self.regularizer = regularizer
-        self.regularizer_weight = regularizer_weight
-        self.lds = lds
-        self.c_mixup = c_mixup
-        self.mixup_alpha = mixup_alpha
-        self.mixup_bandwidth = mixup_bandwidth
-        self.projection_size = projection_size
-        self.prototypes = prototypes
-        self.original = original
-        self.head = head
-        self.low = low
-        self.high = high
-        self.step = step
-        self.encoder = encoder
-        self.pretrained = pretrained
-        self.preset = preset
-        self.epochs = epochs
-        self.head_epochs = head_epochs
-        self.batch_size = batch_size
-        self.head_batch_size = head_batch_size
-        self.accumulate = accumulate
-        self.clip = clip
-        self.optimizer = optimizer
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.lr_decay = lr_decay
-        self.head_lr = head_lr
-        self.head_solver = head_solver
-        self.temperature = temperature
-        self.contrast_temperature = contrast_temperature
-        self.label_distance = label_distance
-        self.similarity = similarity
-        self.period = period
-        self.positives = positives
-        self.rnc_weight = rnc_weight
-        self.image_size = image_size
-        self.views = views
-        self.crop = crop
-        self.crop_scale = crop_scale
-        self.flip = flip
-        self.color = color
-        self.grayscale = grayscale
-        self.device = device
-        self.precision = precision
-        self.compile = compile
-        self.cuda_graphs = cuda_graphs
-        self.resident = resident
-        self.channels_last = channels_last
-        self.random_state = random_state
-        self.validation_fraction = validation_fraction
-        self.verbose = verbose
+        parameters = {name: value for name, value in locals().items() if name != "self"}
+        for name, value in parameters.items():  # as scikit-learn wants it: each as it is
+            setattr(self, name, value)
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
         """Train a model.

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA  # type: ignore[import-untyped]
 from sklearn.manifold import TSNE  # type: ignore[import-untyped]
 
-from rnc.analyses.analysis import AnalysisOptions
 from rnc.loss.pairwise import Pairwise, resolve_similarity
-from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
+from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
 
 MOST_ROWS = 200
 LEAST_POINTS = 4
@@ -22,7 +21,7 @@ Map = Callable[[NDArray[np.float64], int], NDArray[Any]]
 """Features (k, d) and a seed -> points (k, 2)."""
 
 
-def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
+def map_analysis(run: RunFolder, options: Options) -> Result:
     """A 2-D map of the features in features.safetensors."""
     method = options.map_method or default_method()
     if len(run.rows) < LEAST_POINTS:
@@ -33,7 +32,7 @@ def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     options.show(0, 1, f"{method} of {len(run.rows)} samples")
     points = map_features(run.features, method)
     x, y = points.T.astype(float).tolist()
-    return AnalysisResult({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
+    return Result({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
 
 
 def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) -> NDArray[Any]:
@@ -70,7 +69,7 @@ def default_method() -> str:
     return "umap" if find_spec("umap") is not None else "tsne"
 
 
-def pca(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
+def pca(run: RunFolder, _: Options) -> Result:
     """The first two principal components of the features, with their shares of the variance."""
     if len(run.rows) < 2:
         raise DoesNotApply(
@@ -82,7 +81,7 @@ def pca(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     # Each component points to where the labels grow, so that maps of several runs compare.
     falls = (points * (labels - labels.mean())[:, None]).sum(axis=0) < 0
     x, y = np.where(falls, -points, points).T.tolist()
-    return AnalysisResult({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
+    return Result({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
 
 
 def principal_components(
@@ -142,12 +141,12 @@ MAPS: dict[str, Map] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
 # -------------------------------------------------------------------------------- similarity
 
 
-def similarity(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
+def similarity(run: RunFolder, _: Options) -> Result:
     """The similarity matrix of the features, by the run's similarity, in order of the label."""
     labels = run.truth[run.rows, 0]
     chosen, matrix = sorted_similarity(run.features, labels, run.fit.similarity)
     content = {"target": run.targets[0], "labels": labels[chosen].tolist()}
-    return AnalysisResult(content, {"matrix": torch.from_numpy(matrix)})
+    return Result(content, {"matrix": torch.from_numpy(matrix)})
 
 
 def sorted_similarity(

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -26,15 +26,13 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
     for cls in classes:
         hints = get_type_hints(cls, include_extras=True)
         for field in dataclasses.fields(cls):
-            kind, note = get_args(hints[field.name])
-            option = typer.Option(help=note) if isinstance(note, str) else note
             missing = field.default is dataclasses.MISSING
             flags.append(
                 inspect.Parameter(
                     field.name,
                     inspect.Parameter.KEYWORD_ONLY,
                     default=inspect.Parameter.empty if missing else field.default,
-                    annotation=Annotated[kind, option],
+                    annotation=_annotation(field.name, *get_args(hints[field.name])),
                 )
             )
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
@@ -44,31 +42,62 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
     return command
 
 
+def _annotation(name: str, kind: Any, note: Any) -> Any:
+    """What typer makes a flag of; one for several values, or for options by name, may repeat."""
+    origins = [get_origin(member) for member in get_args(kind)]
+    if Mapping in origins:
+        option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
+        return Annotated[list[str] | None, option]
+    if Sequence in origins:
+        return Annotated[list[float] | None, typer.Option(help=f"{note}; may repeat")]
+    return Annotated[kind, typer.Option(help=note) if isinstance(note, str) else note]
+
+
+def _flag(name: str, kind: Any = None) -> str:
+    """The flag of a field; a mapping gets one pair at a time, so that its flag has no plural s."""
+    options = Mapping in [get_origin(member) for member in get_args(kind)]
+    return "--" + (name.removesuffix("s") if options else name).replace("_", "-")
+
+
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
     """The dataclass that the options of a command with its flags fill."""
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    return cls(**{name: options[name] for name in names})
+    hints, values = get_type_hints(cls), {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        value, flag = options[field.name], _flag(field.name, hints[field.name])
+        if value is not None and flag != _flag(field.name):
+            value = {key: guess(word) for key, word in (pair(flag, text) for text in value)}
+        values[field.name] = value
+    return cls(**values)
 
 
 def typed(fields: Any) -> list[str]:
     """The words that a user would type for a dataclass; what is at its default is left out.
 
     >>> from rnc.config import FitConfig
-    >>> typed(FitConfig(lr=0.1, flip=False, encoder="mlp"))
-    ['--encoder', 'mlp', '--lr', '0.1', '--no-flip']
+    >>> typed(FitConfig(lr=0.1, flip=False, encoder="mlp", head="or", step=[0.5, 1]))
+    ['--head', 'or', '--step', '0.5', '--step', '1', '--encoder', 'mlp', '--lr', '0.1', '--no-flip']
+    >>> typed(FitConfig(head="huber", head_options={"beta": 0.5}))
+    ['--head', 'huber', '--head-option', 'beta=0.5']
     """
     words: list[str] = []
+    hints = get_type_hints(type(fields))
     for field in dataclasses.fields(fields):
-        value, flag = getattr(fields, field.name), field.name.replace("_", "-")
+        value, flag = getattr(fields, field.name), _flag(field.name, hints[field.name])
         if field.default is dataclasses.MISSING:
             words.append(str(value))
         elif value == field.default or value is None:
             continue
         elif isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
+            words.append(flag if value else f"--no-{flag[2:]}")
+        elif isinstance(value, Mapping):
+            for key, one in value.items():
+                words += [
+                    flag,
+                    f"{key}={','.join(map(str, one)) if isinstance(one, tuple) else one}",
+                ]
         else:
-            for one in value if isinstance(value, list) else [value]:
-                words += [f"--{flag}", str(one)]
+            for one in value if isinstance(value, list | tuple) else [value]:
+                words += [flag, str(one)]
     return words
 
 
@@ -78,6 +107,21 @@ def pair(flag: str, text: str) -> tuple[str, str]:
     if not key.strip() or not equals or not value.strip():
         raise ValueError(f"{flag} needs KEY=VALUE; got {text!r}.")
     return key.strip().replace("-", "_"), value.strip()
+
+
+def guess(text: str) -> Any:
+    """A word as what it looks like: a number, a switch, numbers with commas between, or text.
+
+    >>> guess("0.5"), guess("true"), guess("0.485,0.456,0.406"), guess("class")
+    (0.5, True, (0.485, 0.456, 0.406), 'class')
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        numbers = tuple(float(word) for word in text.split(","))
+    except ValueError:
+        return text
+    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def value_of(text: str, kind: Any) -> Any:

@@ -33,6 +33,7 @@ from rnc.training.stages import ENCODER_FILE
 Show = Callable[[Record], None]
 
 NOT_ENCODER = (
+    "head_options",
     "scheme",
     "head",
     "rnc_weight",

@@ -103,7 +103,8 @@ def probe_error(
     shift, middle = features.mean(dim=0), targets.mean(dim=0)
     x, y = features - shift, targets - middle
     gram, moment = x.T @ x / len(x), x.T @ y / len(x)
-    size = gram.diagonal().mean() + torch.finfo(gram.dtype).tiny
+    size = gram.diagonal().mean()
+    size = torch.where(size > 0, size, 1.0)
     ones = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     errors = []
     for penalty in QUICK_PENALTIES:
@@ -113,29 +114,30 @@ def probe_error(
 
 
 def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:
-    """The head with standard deviations for scales, and how many of its own each is: (t,) or (1,).
+    """The head with standard deviations for scales, and by how much that divides each output.
 
     huber has one beta, so that its scales all change by one factor: their mean.
     """
-    if HEADS[config.name].binned:
+    spec = HEADS[config.name]
+    if not spec.outputs_are_values:
         return config, torch.ones(1)
     columns = zip(as_columns(targets, "targets").T, config.scale, strict=True)
     units = [float(y.std()) / own or 1.0 for y, own in columns]
-    beta = config.beta
+    options = config.options
     if config.name == "huber":
         units = [sum(units) / len(units)] * len(units)
-        beta /= units[0]
+        options = {"beta": options["beta"] / units[0]}
     scales = tuple(own * unit for own, unit in zip(config.scale, units, strict=True))
-    return dataclasses.replace(config, scale=scales, beta=beta), torch.tensor(
-        units, dtype=torch.float64
-    )
+    config = dataclasses.replace(config, scale=scales, options=options)
+    by_output = [unit for unit in units for _ in range(spec.width(1))]
+    return config, torch.tensor(by_output, dtype=torch.float64)
 
 
 def _smooth(config: HeadConfig) -> HeadConfig:
     """The head to minimise: at the corners of l1, L-BFGS stalls wherever rounding errors lead."""
-    return (
-        dataclasses.replace(config, name="huber", beta=ROUNDED) if config.name == "l1" else config
-    )
+    if config.name != "l1":
+        return config
+    return dataclasses.replace(config, name="huber", options={"beta": ROUNDED})
 
 
 def _minimise(

@@ -17,14 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnc.augment import Augment, ImageAugment, SignalAugment, TableAugment
-from rnc.config import FitConfig, check_limit
+from rnc.config import FitConfig
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.heads import HEADS, head_config
-from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.loop import Record
+from rnc.training.objectives import PairLoss
 from rnc.training.speed import tf32
 from rnc.training.stages import Job, weights_of
 from rnc.training.units import for_optimizer
@@ -43,14 +42,16 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     """
     torch.manual_seed(config.seed)
     train = table.rows("train")
-    augment = _augment(table, config)
+    side = min(table.x.shape[2:]) if table.kind == "image" else None
+    augment = config.augmentation(table.kind, side)
     shape = input_shape_of(table.x[train[:1]], augment)
     name = default_encoder(shape) if config.encoder == "auto" else config.encoder
     module = build_encoder(
         name if encoder is None else encoder, shape, pretrained=config.pretrained
     )
-    method = HEADS.get(config.head)
-    binned = method is None or method.binned or not config.counts_in_bins
+    spec = HEADS[config.head]
+    binned = spec.binned or not config.counts_in_bins
+    options = {"original": True} if config.original and "original" in spec.options else {}
     head = head_config(
         config.head,
         feature_size(module, shape),
@@ -58,7 +59,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
         low=config.low if binned else None,
         high=config.high if binned else None,
         step=config.step if binned else None,
-        original=config.original and method is not None and "original" in method.options,
+        options={**options, **(config.head_options or {})},
     )
     model_config = ModelConfig(
         kind=table.kind,
@@ -146,28 +147,13 @@ def _train(job: Job) -> Iterator[Record]:
         yield from job.scheme(config.scheme)
         return
     best: tuple[float, dict[str, Tensor]] | None = None
-    for scheme in AUTO if config.objective_spec.term is not None else AUTO[:3]:
+    for scheme in AUTO if config.objective == "rnc" else AUTO[:3]:
         yield from job.scheme(scheme, prefix=f"{scheme}/")
         error = job.validate()
         if best is None or error < best[0]:
             best = (error, weights_of(model))
     assert best is not None
     model.load_state_dict(best[1])
-
-
-def _augment(table: Table, config: FitConfig) -> Augment:
-    if table.kind == "image":
-        side = min(table.x.shape[2:])
-        return ImageAugment(
-            size=min(config.image_size, side),
-            crop_scale=(config.crop_scale, 1.0) if config.crop else None,
-            flip=config.flip,
-            jitter=(0.4, 0.4, 0.4, 0.1) if config.color else None,
-            grayscale_p=0.2 if config.grayscale else 0.0,
-        )
-    if table.kind == "signal":
-        return SignalAugment() if config.crop else SignalAugment(crop=1.0)
-    return TableAugment()
 
 
 def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
@@ -194,8 +180,22 @@ def _check_rows(table: Table, config: FitConfig) -> None:
 
 def _check_targets(table: Table, config: FitConfig) -> None:
     """Say before training what a method cannot do with these targets."""
-    targets = table.y[table.rows("train")]
-    if len(np.unique(targets, axis=0)) == len(targets):
-        check_limit(config, "distinct_targets", f"{len(targets)} training targets that all differ")
-    if targets.shape[1] > 1:
-        check_limit(config, "several_targets", f"{targets.shape[1]} targets")
+    targets = table.y.shape[1]
+    distinct = np.unique(train := table.y[table.rows("train")], axis=0)
+    published = config.regularizer == "ordinal-entropy" and config.original
+    if published and len(distinct) == len(train):
+        raise ValueError(
+            "ordinal-entropy as published needs targets that repeat within a batch, and is NaN "
+            f"without; all {len(train)} training targets differ. Leave --original out."
+        )
+    if targets == 1:
+        return
+    if config.regularizer == "fds":
+        raise ValueError(
+            "regularizer fds keeps statistics per bin of one target, since most bins of several "
+            f"would stay empty; got {targets} targets. Use ranksim or ordinal-entropy."
+        )
+    if config.original and (config.lds or config.regularizer == "ranksim"):
+        raise ValueError(
+            f"lds and ranksim as published have one target; got {targets}. Leave --original out."
+        )

@@ -9,7 +9,7 @@ smaller, 20 times too low for the encoder below. So SGD trains these heads in tw
 import dataclasses
 
 from rnc.config import FitConfig
-from rnc.heads import HeadConfig
+from rnc.heads import HEADS, HeadConfig
 
 AGE_DEVIATION = 20.0
 """The standard deviation of ages in years, for which the paper's rates of SGD were chosen."""
@@ -18,7 +18,7 @@ AGE_DEVIATION = 20.0
 def loss_size(name: str, config: FitConfig) -> float:
     """The loss that a head of this name has for an error of one standard deviation, roughly."""
     by_sgd = config.resolve().optimizer == "sgd"
-    return AGE_DEVIATION if by_sgd and name in ("l1", "huber") else 1.0
+    return AGE_DEVIATION if by_sgd and HEADS[name].linear else 1.0
 
 
 def for_optimizer(head: HeadConfig, config: FitConfig) -> HeadConfig:

@@ -1,0 +1,396 @@
+"""FitConfig: every choice of a training run, in one place.
+
+CLI flags, estimator parameters and config.json derive from its fields. A default of None means
+"whatever suits the rest", and `resolve` says what that is; the values are the paper's recipe
+(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless a preset is shorter.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+from rnc.augment import AUGMENTS, Augment
+from rnc.heads import HeadOptions, PerTarget, find_head
+from rnc.loss.pairwise import Pairwise, circular
+
+Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
+Objective = Literal["rnc", "supcon", "simclr", "dino", "own"]
+Regularizer = Literal["none", "ranksim", "ordinal-entropy", "fds"]
+Optimizer = Literal["sgd", "adamw"]
+Solver = Literal["sgd", "exact"]
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "32", "bf16", "16"]
+Preset = Literal["paper", "quick"]
+Switch = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """What to train and how. Every field is a flag of `rnc fit` and a parameter of RnCRegressor."""
+
+    scheme: Annotated[
+        Scheme,
+        "probe: RnC encoder, frozen, then a head; finetune: then all of it; regularize: head loss "
+        "+ rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, then a new l1 head on "
+        "the frozen encoder; auto: the first four, best on validation",
+    ] = "probe"
+    objective: Annotated[
+        Objective,
+        "what shapes the representation in probe and finetune: rnc supcon simclr dino; own: a "
+        "function that Python code gave",
+    ] = "rnc"
+    regularizer: Annotated[
+        Regularizer, "beside the head's loss, where the encoder trains: ranksim ordinal-entropy fds"
+    ] = "none"
+    regularizer_weight: Annotated[
+        float | None,
+        "weight of the regularizer; default: ranksim 0.1, ordinal-entropy 1, and 20 times as much "
+        "beside heads l1 and huber by sgd, whose loss is as large; original: 100 and 1",
+    ] = None
+    lds: Annotated[bool, "weigh samples of rare targets more in the head's loss"] = False
+    c_mixup: Annotated[bool, "mix samples of near targets while the encoder trains"] = False
+    mixup_alpha: Annotated[float, "of c_mixup: larger mixes more evenly"] = 2.0
+    mixup_bandwidth: Annotated[
+        float | None, "of c_mixup: how near targets are; default: a fifth of their spread"
+    ] = None
+    projection_size: Annotated[int, "outputs of the head that supcon and simclr train with"] = 128
+    prototypes: Annotated[int, "outputs of the head that dino trains with"] = 1024
+    original: Annotated[
+        bool,
+        "do as published code does where it differs: lds fds ranksim ordinal-entropy dldl l2cs",
+    ] = False
+    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
+    head_options: Annotated[
+        HeadOptions | None,
+        "of the head: beta (huber), sigma (dldl lde), alpha (dldl l2cs), decode (or corn: mean "
+        "or class), or those of a head of yours",
+    ] = None
+    low: Annotated[
+        PerTarget, "lowest class of a binned head; one, or one per target; default: lowest target"
+    ] = None
+    high: Annotated[PerTarget, "highest class; default: highest target"] = None
+    step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
+    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto suits the input"] = (
+        "auto"
+    )
+    pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
+    preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
+
+    epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
+    head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
+    batch_size: Annotated[int, "samples per step, over all processes"] = 256
+    head_batch_size: Annotated[int, "samples per step of the head"] = 64
+    accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
+    clip: Annotated[float | None, "largest norm of the gradient"] = None
+
+    optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
+    lr: Annotated[float | None, "learning rate; by default 0.5 for RnC, 0.2 end to end"] = None
+    weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
+    lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
+    head_solver: Annotated[Solver, "exact: solve the convex head; sgd: as in the paper"] = "exact"
+
+    temperature: Annotated[float, "of the RnC loss"] = 2.0
+    contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
+    label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
+    similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
+    period: Annotated[float | None, "length of the circle for label_distance circular"] = None
+    positives: Annotated[int | None, "contrast the K label-nearest samples only; default: all"] = (
+        None
+    )
+    rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
+
+    image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
+    views: Annotated[int, "augmented views per sample; 0: none, the plain sample"] = 2
+    crop: Annotated[bool, "random crops (images, signals)"] = True
+    crop_scale: Annotated[float, "smallest share of the image that a random crop covers"] = 0.2
+    flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
+    color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
+    grayscale: Annotated[bool, "drop the colours of some views"] = True
+    augment_options: Annotated[
+        Mapping[str, Any] | None,
+        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p, and mean "
+        "and std of the pixels, as mean=0.485,0.456,0.406; signals: crop; tables: noise mask",
+    ] = None
+
+    seed: Annotated[int, "of weights, order and augmentation"] = 0
+    device: Annotated[Device, "auto takes a GPU if there is one"] = "auto"
+    precision: Annotated[Precision, "auto: bf16 on a GPU, 32 on a CPU"] = "auto"
+    compile: Annotated[Switch, "torch.compile; auto: on a GPU, where training is long enough"] = (
+        "auto"
+    )
+    cuda_graphs: Annotated[Switch, "replay a step as one CUDA graph; auto: where possible"] = "auto"
+    resident: Annotated[Switch, "keep the samples on the GPU; auto: if they fit"] = "auto"
+    channels_last: Annotated[bool, "memory order of images on a GPU"] = True
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "step"):
+            object.__setattr__(self, name, _per_target(getattr(self, name)))
+        for name, known in _CHOICES.items():
+            value = getattr(self, name)
+            if value not in known and (name, value) != ("optimizer", None):
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+        for name in (
+            "epochs",
+            "batch_size",
+            "head_batch_size",
+            "accumulate",
+            "image_size",
+            "positives",
+        ):
+            _check(self, name, 1)
+        for name in ("projection_size", "prototypes"):
+            _check(self, name, 1)
+        for name in ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight"):
+            _check(self, name, 0)
+        for name in (
+            "lr",
+            "head_lr",
+            "clip",
+            "temperature",
+            "contrast_temperature",
+            "regularizer_weight",
+            "mixup_alpha",
+            "mixup_bandwidth",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a positive number; got {value!r}.")
+        _check_period(self)
+        _check_crop(self)
+        for name in ("head_options", "augment_options"):
+            object.__setattr__(self, name, _options(getattr(self, name)))
+        _check_augment(self)
+        find_head(self.head).complete(self.head, self.head_options or {})
+        _check_methods(self)
+
+    @property
+    def distance(self) -> str | Pairwise:
+        """The label distance as the loss, the metrics and the methods take it."""
+        return self.label_distance if self.period is None else circular(self.period)
+
+    @property
+    def counts_in_bins(self) -> bool:
+        """Whether low, high and step serve a method beside the head."""
+        return self.objective == "supcon" or self.regularizer == "fds" or self.lds
+
+    def resolve(self) -> "FitConfig":
+        """The same with epochs, optimizer and the head's rate as the preset suggests them."""
+        quick = self.preset == "quick"
+        optimizer = self.optimizer or ("adamw" if quick else "sgd")
+        return dataclasses.replace(
+            self,
+            optimizer=optimizer,
+            epochs=_default(self.epochs, 30 if quick else 400),
+            head_epochs=_default(self.head_epochs, 20 if quick else 100),
+            head_lr=_default(self.head_lr, 0.05 if optimizer == "sgd" else 1e-2),
+        )
+
+    def rate(self, *, contrast: bool) -> float:
+        """The learning rate given, or what suits a contrastive or a supervised stage."""
+        if self.lr is not None:
+            return self.lr
+        if self.resolve().optimizer == "adamw":
+            return 1e-3
+        if not contrast:
+            return 0.2
+        return 0.5 if self.objective == "rnc" else 0.05
+
+    def augmentation(self, kind: str, side: int | None = None) -> Augment:
+        """How samples of a kind become views.
+
+        Args:
+            kind: image, signal or table.
+            side: the shorter side of the images, which a view does not exceed.
+        """
+        fields: dict[str, Any] = {}
+        if kind == "image":
+            fields = {"size": self.image_size if side is None else min(self.image_size, side)}
+            fields["crop_scale"] = (self.crop_scale, 1.0) if self.crop else None
+            fields["flip"] = self.flip
+            fields |= {} if self.color else {"jitter": None}
+            fields |= {} if self.grayscale else {"grayscale_p": 0.0}
+        elif kind == "signal" and not self.crop:
+            fields = {"crop": 1.0}
+        options = self.augment_options or {}
+        known = [f.name for f in dataclasses.fields(AUGMENTS[kind]) if f.name not in fields]
+        if unknown := [name for name in options if name not in known]:
+            raise ValueError(
+                f"augment_options for data of kind {kind} are {', '.join(known)}; got "
+                f"{', '.join(unknown)}. Leave that out, or set it by its own field of FitConfig."
+            )
+        return AUGMENTS[kind](**fields, **options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "FitConfig":
+        """The config that `to_json` gave; a field it does not know means another version."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(fields) - known):
+            raise ValueError(
+                f"This run was made by another version: config.json has {', '.join(unknown)}, "
+                "which this one does not know. Use the version that made it."
+            )
+        return cls(**fields)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "scheme": get_args(Scheme),
+    "objective": get_args(Objective),
+    "regularizer": get_args(Regularizer),
+    "optimizer": get_args(Optimizer),
+    "head_solver": get_args(Solver),
+    "device": get_args(Device),
+    "precision": get_args(Precision),
+    "preset": get_args(Preset),
+    "compile": get_args(Switch),
+    "cuda_graphs": get_args(Switch),
+    "resident": get_args(Switch),
+}
+
+SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
+"""Fields that change how fast a run is and how it rounds: a resumed run may change them."""
+
+
+def _per_target(value: PerTarget) -> PerTarget:
+    """One number as a number; several as a tuple, since JSON and flags give lists."""
+    if value is None or isinstance(value, int | float):
+        return value
+    numbers = tuple(value)
+    return numbers[0] if len(numbers) == 1 else numbers or None
+
+
+def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Options with tuples where JSON has lists; None for none at all."""
+    pairs = (given or {}).items()
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in pairs} or None
+
+
+def _check_augment(config: FitConfig) -> None:
+    """Raise for augmentation that no kind of data has, before data are read."""
+    names = set(config.augment_options or ())
+    own = {kind: {f.name for f in dataclasses.fields(cls)} for kind, cls in AUGMENTS.items()}
+    kinds = [kind for kind in AUGMENTS if names <= own[kind]]
+    if not kinds:
+        raise ValueError(
+            f"augment_options must be of one kind of data; got {', '.join(sorted(names))}. "
+            + " ".join(f"{kind}: {', '.join(sorted(own[kind]))}." for kind in AUGMENTS)
+        )
+    if names:
+        config.augmentation(kinds[0])
+
+
+def _default(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _check(config: FitConfig, name: str, least: int) -> None:
+    value = getattr(config, name)
+    if value is not None and not value >= least:
+        raise ValueError(f"{name} must be at least {least}; got {value!r}.")
+
+
+def _check_period(config: FitConfig) -> None:
+    name, period = config.label_distance, config.period
+    if name == "circular" and (period is None or not 0 < period < float("inf")):
+        raise ValueError(
+            "label_distance='circular' needs a positive period (24 for hours, 360 for degrees); "
+            f"got period={period}."
+        )
+    if name != "circular" and period is not None:
+        raise ValueError(
+            f"period={period} belongs to label_distance='circular'; got {name!r}. Leave it out."
+        )
+
+
+def _check_crop(config: FitConfig) -> None:
+    share = config.crop_scale
+    if not 0 < share <= 1:
+        raise ValueError(f"crop_scale must be above 0 and at most 1; got {share!r}.")
+    if not config.crop and share != FitConfig.crop_scale:
+        raise ValueError(
+            f"crop_scale={share} bounds random crops, and with crop=False there are none. Leave "
+            "out crop_scale, or crop=False."
+        )
+
+
+def _check_methods(config: FitConfig) -> None:
+    """Raise for methods that do not go together, with what to choose instead."""
+    scheme, objective = config.scheme, config.objective
+    contrasts = scheme in ("probe", "finetune", "auto")  # where the objective has a part
+    if objective == "rnc" and config.batch_size * max(1, config.views) < 2:
+        raise ValueError(
+            "RnC contrasts the samples of a batch: batch_size must be at least 2; "
+            f"got {config.batch_size}."
+        )
+    if objective != "rnc" and scheme == "regularize":
+        raise ValueError(
+            f"scheme regularize adds the RnC loss to the head's; got objective={objective!r}. Use "
+            "objective='rnc', or scheme probe or finetune."
+        )
+    if contrasts and objective in ("simclr", "dino") and config.views < 2:
+        raise ValueError(
+            f"objective {objective} compares views of a sample: views must be at least 2; got "
+            f"{config.views}."
+        )
+    if contrasts and objective == "supcon" and config.batch_size * max(1, config.views) < 2:
+        raise ValueError(
+            f"SupCon contrasts the samples of a batch: batch_size must be at least 2; got "
+            f"{config.batch_size}."
+        )
+    if contrasts and objective in ("simclr", "dino") and config.c_mixup:
+        raise ValueError(
+            f"c_mixup mixes samples by their targets, and objective {objective} must not see any. "
+            "Use objective rnc or supcon, or leave c_mixup out."
+        )
+    _check_temperatures(config)
+    _check_regularizer(config)
+    if config.original and not (
+        config.lds
+        or config.regularizer != "none"
+        or config.head in ("dldl", "l2cs")
+        or (contrasts and objective == "dino")
+    ):
+        raise ValueError(
+            "original=True changes nothing here: it is for lds, a regularizer, objective dino and "
+            f"the heads dldl and l2cs; got head={config.head!r}. Leave it out."
+        )
+
+
+def _check_temperatures(config: FitConfig) -> None:
+    usual = {field.name: field.default for field in dataclasses.fields(config)}
+    if config.scheme not in ("probe", "finetune"):
+        return
+    names, objective = {"temperature", "contrast_temperature"}, config.objective
+    used = {"rnc": "temperature", "own": None}.get(objective, "contrast_temperature")
+    for name in sorted(names - {used}):
+        if (value := getattr(config, name)) != usual[name]:
+            other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
+            raise ValueError(
+                f"objective {objective} has no {name}, which was given as {value}; its own is "
+                f"{other}."
+            )
+
+
+def _check_regularizer(config: FitConfig) -> None:
+    name, weight = config.regularizer, config.regularizer_weight
+    if name != "none" and config.scheme in ("probe", "auto"):
+        raise ValueError(
+            f"regularizer {name} shapes features, and scheme {config.scheme} trains a head on "
+            "frozen ones. Use scheme end2end, finetune, regularize or two-stage."
+        )
+    if name in ("none", "fds") and weight is not None:
+        why = "fds changes features and adds no loss" if name == "fds" else "there is none"
+        raise ValueError(
+            f"regularizer_weight={weight} has no regularizer to weigh: {why}. Leave it out, or use "
+            "regularizer ranksim or ordinal-entropy."
+        )
+    if config.label_distance == "circular" and (config.lds or name == "fds"):
+        raise ValueError(
+            "lds and fds count neighbours among bins on a line, which ends where a circle closes; "
+            "got label_distance='circular'. Use regularizer ranksim or ordinal-entropy, or none."
+        )
