@@ -206,6 +206,19 @@ def test_module_and_function_agree_on_every_option() -> None:
     )
 
 
+def test_the_temperature_of_a_module_may_change() -> None:
+    features, targets = batch(6)
+    loss = RnCLoss(temperature=2.0, positives=3)
+    for temperature in (2.0, 0.5):
+        loss.temperature = temperature
+        expected = rnc_loss(features, targets, temperature=temperature, positives=3)
+        assert loss(features, targets) == expected
+        assert loss.temperature == temperature
+    assert "temperature=0.5" in repr(loss)
+    with pytest.raises(ValueError, match=r"temperature must be a positive number; got -1\.0\."):
+        loss.temperature = -1.0
+
+
 def test_depends_on_label_order_only() -> None:
     features, targets = batch(12, ties="none")
     stretched = 1000 * targets - 7

@@ -10,7 +10,7 @@ import torch
 
 from rnc import RnCLoss
 from rnc.loss import backends
-from rnc.loss.backends import runs_fused, triton_problem
+from rnc.loss.backends import choose_backend, triton_problem
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -36,8 +36,10 @@ def on_gpu() -> Any:
 def test_auto_says_once_that_it_takes_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rnc.loss.kernels.rows.prepare", without_compiler)
     with pytest.warns(UserWarning, match=r"Failed to find C compiler.*apt install gcc"):
-        assert not runs_fused(on_gpu(), torch.ones(3), RnCLoss().options)
-    assert not runs_fused(on_gpu(), torch.ones(3), RnCLoss().options)  # a warning is an error
+        assert choose_backend(on_gpu(), torch.ones(3), RnCLoss().options) == "torch"
+    assert (
+        choose_backend(on_gpu(), torch.ones(3), RnCLoss().options) == "torch"
+    )  # a warning is an error
 
 
 def test_triton_that_was_asked_for_raises_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +47,7 @@ def test_triton_that_was_asked_for_raises_with_the_reason(monkeypatch: pytest.Mo
         backends, "triton_problem", lambda device: f"Triton cannot run a kernel on {device} (why)"
     )
     with pytest.raises(ValueError, match=r"cannot run here: .* on cuda:0 \(why\)"):
-        runs_fused(on_gpu(), torch.ones(3), RnCLoss(backend="triton").options)
+        choose_backend(on_gpu(), torch.ones(3), RnCLoss(backend="triton").options)
 
 
 def test_kernels_that_run_are_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from rnc import rnc_loss
+from rnc.loss.options import Backend
 
 CASES: dict[str, tuple[list[int], dict[str, Any]]] = {
     "equal batches": ([4, 4, 4], {}),
@@ -42,7 +43,9 @@ def check_against_one_process(counts: list[int], options: dict[str, Any]) -> Non
     alone = nn.Linear(6, 4)
     together = DistributedDataParallel(copy.deepcopy(alone))
 
-    expected = rnc_loss(alone(inputs), targets, **options)
+    # The equation itself, unless it has not got the option.
+    backend: Backend = "torch" if {"chunk_size", "positives"} & set(options) else "reference"
+    expected = rnc_loss(alone(inputs), targets, backend=backend, **options)
     expected.backward()
     loss = rnc_loss(together(split(inputs, counts)), split(targets, counts), gather=True, **options)
     loss.backward()
@@ -98,6 +101,11 @@ def check_without_gather_processes_stay_apart() -> None:
     assert rnc_loss(features, targets, gather=True) != rnc_loss(features, targets)
 
 
+def check_the_equation_sees_one_process() -> None:
+    with pytest.raises(ValueError, match=r"'reference' cannot run here: .*got gather=True"):
+        rnc_loss(torch.randn(4, 3), torch.rand(4), gather=True, backend="reference")
+
+
 def run_all_checks(rank: int, world_size: int, rendezvous: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
@@ -116,6 +124,7 @@ def run_all_checks(rank: int, world_size: int, rendezvous: str) -> None:
     check_one_loss_per_local_anchor()
     check_different_widths_raise_everywhere()
     check_without_gather_processes_stay_apart()
+    check_the_equation_sees_one_process()
     Path(f"{rendezvous}.{rank}").touch()
     dist.barrier()
     dist.destroy_process_group()

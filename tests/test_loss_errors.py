@@ -100,7 +100,10 @@ def test_features_and_targets_on_two_devices() -> None:
         ({"tie_tolerance": -1e-9}, r"tie_tolerance must be a number >= 0; got -1e-09\."),
         ({"missing": "drop"}, r"missing must be one of raise, skip; got 'drop'\."),
         ({"reduction": "sum"}, r"reduction must be one of mean, none; got 'sum'\."),
-        ({"backend": "cuda"}, r"backend must be one of auto, torch, triton; got 'cuda'\."),
+        (
+            {"backend": "cuda"},
+            r"backend must be one of auto, torch, triton, reference; got 'cuda'\.",
+        ),
         (
             {"label_distance": "L1"},
             r"one of l1, l2, angular, circular\(period=\.\.\.\) or a function .*; got 'L1'\.",

@@ -12,7 +12,8 @@ from rnc.loss import circular
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from rnc.loss.fused import Problem, fused_contrast
+from rnc.loss.batch import Problem, Rows
+from rnc.loss.fused import fused_losses
 from rnc.loss.kernels import contrast
 
 # Lanes that are masked out may divide by zero; the interpreter lets NumPy say so.
@@ -49,7 +50,7 @@ def check_equal(features: Tensor, targets: Tensor, **options: Any) -> None:
 
 @pytest.fixture(params=[1024, 4], ids=["one tile", "tiles"])
 def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contrast, "BLOCK", request.param)
+    monkeypatch.setattr(contrast, "SAMPLE_BLOCK", request.param)
 
 
 @pytest.mark.usefixtures("tiles")
@@ -136,10 +137,12 @@ def test_anchors_may_be_some_of_the_samples() -> None:
     """As with gather=True, where a process has rows 3 to 6 of a batch."""
     features, targets = torch.randn(9, 4, device=DEVICE), TIES["some"](9).to(DEVICE)
     whole = rnc_loss(features, targets, reduction="none", backend="torch")
-    problem = Problem(targets[3:7], targets, 3, 2.0, "l2", None)
-    torch.testing.assert_close(fused_contrast(features[3:7], features, problem, None), whole[3:7])
-    total = fused_contrast(features[3:7], features, problem, 1)
-    torch.testing.assert_close(total, whole[3:7].sum())
+    everyone = Rows(features, targets[:, None])
+    mine = Rows(features[3:7], targets[3:7, None])
+    problem = Problem(mine, everyone, 3, kept=None, is_shared=True, given=[])
+    losses = fused_losses(problem, RnCLoss(reduction="none").options)
+    torch.testing.assert_close(losses, whole[3:7])
+    torch.testing.assert_close(fused_losses(problem, RnCLoss().options), whole[3:7].sum())
 
 
 @pytest.mark.parametrize(

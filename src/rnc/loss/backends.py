@@ -1,4 +1,4 @@
-"""Which way a loss is computed: plain, fused on a GPU, and either as a CUDA graph."""
+"""Which backend computes a loss: the plain code, the fused kernels, or the equation itself."""
 
 import functools
 import importlib.util
@@ -8,63 +8,66 @@ import torch
 from torch import Tensor
 
 from rnc.loss.distributed import world_size
-from rnc.loss.options import Options
-
-REPLAYED_PAIRS = 2**20
-"""Up to here a GPU is faster than the launches, and a CUDA graph holds them; 0 for none."""
+from rnc.loss.options import Backend, PairOptions
 
 
-def is_replayable(features: Tensor, targets: Tensor, options: Options) -> bool:
-    """Whether a loss of this kind launches the same kernels each time, and few pairs."""
-    return (
-        not torch.compiler.is_compiling()
-        and features.is_cuda
-        and targets.is_cuda
-        and features.dim() > 1
-        and (features.shape[0] * features.shape[1:-1].numel()) ** 2 <= REPLAYED_PAIRS
-        and options.missing == "raise"
-        and options.reduction == "mean"
-        and isinstance(options.temperature, int | float)
-        and isinstance(options.label_distance, str)
-        and isinstance(options.similarity, str)
-        and not (options.gather and world_size() > 1)
-        and not torch.cuda.is_current_stream_capturing()
+def choose_backend(
+    features: Tensor, targets: Tensor, options: PairOptions, *, has_reference: bool = False
+) -> Backend:
+    """The backend that computes this loss; raises if the one asked for cannot."""
+    if options.backend == "torch" or (options.backend == "auto" and not features.is_cuda):
+        return "torch"
+    if options.backend == "reference":
+        reason = _reference_problem(options, has_reference)
+    else:
+        reason = _fused_problem(features, targets, options)
+    if reason is None:
+        return "reference" if options.backend == "reference" else "triton"
+    if options.backend == "auto":
+        return "torch"
+    raise ValueError(
+        f"backend={options.backend!r} cannot run here: {reason}. backend='auto' takes what can."
     )
 
 
-def runs_fused(features: Tensor, targets: Tensor, options: Options) -> bool:
-    """Whether `rnc.loss.fused` computes this loss; raises if it was asked for and cannot."""
-    if options.backend == "torch" or (options.backend == "auto" and not features.is_cuda):
-        return False
-    reason = None
-    if not _has_triton():
-        reason = "Triton is not installed"
-    elif torch.compiler.is_compiling():
-        reason = "torch.compile does not trace it; call the loss outside of the compiled part"
-    elif targets.dim() == 2 and targets.shape[1] != 1:
-        reason = f"it takes one target per sample, got {targets.shape[1]}"
-    elif options.label_distance not in ("l1", "l2"):
-        reason = f"it ranks by label_distance 'l1' or 'l2', got {options.label_distance!r}"
-    elif options.similarity not in ("l2", "l1", "cosine"):
-        reason = f"it takes similarity 'l2', 'l1' or 'cosine', got {options.similarity!r}"
-    elif options.positives is not None:
-        reason = f"it contrasts all samples, got positives={options.positives}"
-    elif options.tie_tolerance:
-        reason = f"its ties are exact, got tie_tolerance={options.tie_tolerance}"
-    elif features.dtype == torch.float64:
-        reason = "it takes float32 or half precision features, got float64"
-    elif features.is_cuda:
-        reason = triton_problem(features.device)
-    else:
-        from rnc.loss.kernels.contrast import is_interpreted
+def _reference_problem(options: PairOptions, has_reference: bool) -> str | None:
+    """Why `rnc.loss.equation` does not compute this loss: it holds the equation and no more."""
+    if has_reference:
+        return "it contrasts the rows of a batch with each other, got reference=(...)"
+    if options.positives is not None:
+        return f"it contrasts all samples, got positives={options.positives}"
+    if options.tie_tolerance:
+        return f"its ties are exact, got tie_tolerance={options.tie_tolerance}"
+    if options.chunk_size is not None:
+        return f"it takes all anchors at once, got chunk_size={options.chunk_size}"
+    if options.gather and world_size() > 1:
+        return "it sees one process, got gather=True in several"
+    return None
 
-        if not is_interpreted():
-            reason = f"it needs a GPU, got features on {features.device}"
-    if reason is not None and options.backend == "triton":
-        raise ValueError(
-            f"backend='triton' cannot run here: {reason}. backend='auto' takes what can."
-        )
-    return reason is None
+
+def _fused_problem(features: Tensor, targets: Tensor, options: PairOptions) -> str | None:
+    """Why `rnc.loss.fused` does not compute this loss."""
+    if not _has_triton():
+        return "Triton is not installed"
+    if torch.compiler.is_compiling():
+        return "torch.compile does not trace it; call the loss outside of the compiled part"
+    if targets.dim() == 2 and targets.shape[1] != 1:
+        return f"it takes one target per sample, got {targets.shape[1]}"
+    if options.label_distance not in ("l1", "l2"):
+        return f"it ranks by label_distance 'l1' or 'l2', got {options.label_distance!r}"
+    if options.similarity not in ("l2", "l1", "cosine"):
+        return f"it takes similarity 'l2', 'l1' or 'cosine', got {options.similarity!r}"
+    if options.positives is not None:
+        return f"it contrasts all samples, got positives={options.positives}"
+    if options.tie_tolerance:
+        return f"its ties are exact, got tie_tolerance={options.tie_tolerance}"
+    if features.dtype == torch.float64:
+        return "it takes float32 or half precision features, got float64"
+    if features.is_cuda:
+        return triton_problem(features.device)
+    from rnc.loss.kernels.contrast import is_interpreted
+
+    return None if is_interpreted() else f"it needs a GPU, got features on {features.device}"
 
 
 @functools.cache

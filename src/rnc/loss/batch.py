@@ -18,6 +18,41 @@ class Rows(NamedTuple):
     """(n, t), float64, without gradient."""
 
 
+class GivenBatch(NamedTuple):
+    """Features and targets as the caller gave them, and who was called, for messages."""
+
+    features: Tensor
+    targets: Tensor
+    caller: str
+
+
+class Problem(NamedTuple):
+    """One loss to compute: which rows are contrasted with which."""
+
+    anchors: Rows
+    others: Rows
+    """What each anchor is contrasted with; the same object as anchors where that is the batch."""
+    own_column: int | None
+    """The row of the others that is the first anchor; the next anchors follow it. None if the
+    anchors are not among the others."""
+    kept: Tensor | None
+    """Which of all rows of the batch are anchors, where rows with missing targets were skipped."""
+    is_shared: bool
+    """Whether other processes hold the other anchors of the batch."""
+    given: list[GivenBatch]
+    """The batch and the reference as they came."""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there is anything to contrast."""
+        return len(self.anchors.features) > 0 and len(self.others.features) > 0
+
+    @property
+    def divisor(self) -> int:
+        """The mean loss of this process is the sum over its anchors, divided by this."""
+        return 1 if self.is_shared else max(1, len(self.anchors.features))
+
+
 def as_rows(features: Tensor, targets: Tensor, caller: str) -> Rows:
     """One row per sample and view: (n, d) or (n, v, d) with (n,) or (n, t) -> (n * v, .).
 
@@ -69,6 +104,17 @@ def repeat_views(targets: Tensor, views: int) -> Tensor:
     return targets[:, None].expand(-1, views, -1).reshape(-1, targets.shape[1])
 
 
+def usable_rows(batch: GivenBatch, missing: Missing, *, check: bool) -> tuple[Rows, Tensor | None]:
+    """The rows of a batch to use and, where some may be skipped, which of all rows they are."""
+    rows = as_rows(*batch)
+    if check:
+        check_finite(batch.features, batch.targets, missing, batch.caller)
+    if missing == "raise":
+        return rows, None
+    kept = ~rows.targets.isnan().any(dim=1)
+    return Rows(rows.features[kept], rows.targets[kept]), kept
+
+
 def check_same_width(anchors: Rows, others: Rows) -> None:
     """Raise if rows to be contrasted differ in width."""
     for name, a, b in zip(Rows._fields, anchors, others, strict=True):
@@ -79,14 +125,14 @@ def check_same_width(anchors: Rows, others: Rows) -> None:
             )
 
 
-def check_enough(anchors: Rows, others: Rows, alone: bool, together: bool) -> None:
-    """Raise if there is nothing to contrast: of the rows alone, of a reference, of no process."""
-    if alone and others.features.shape[0] < 2:
+def check_enough(anchors: Rows, others: Rows, *, has_reference: bool, is_shared: bool) -> None:
+    """Raise if there is nothing to contrast; a process that shares a batch may hold no row."""
+    if not has_reference and others.features.shape[0] < 2:
         raise ValueError(
             "rnc_loss needs at least two rows (samples x views) to contrast; got "
             f"{others.features.shape[0]}. Use a larger batch, more views or drop_last=True."
         )
-    if not together and 0 in (anchors.features.shape[0], others.features.shape[0]):
+    if not is_shared and 0 in (anchors.features.shape[0], others.features.shape[0]):
         raise ValueError(
             "rnc_loss needs at least one anchor and one reference row; got "
             f"{anchors.features.shape[0]} and {others.features.shape[0]}."

@@ -1,4 +1,4 @@
-"""The loss and its gradient in one pass on a GPU, for scalar labels: backend="triton".
+"""The fused way to the loss, backend="triton": value and gradient in one pass, for scalar labels.
 
 Sorted by label, the samples below an anchor's label are ranked by their place, and so are those
 above it. So no row needs a sort of its own: with m samples and p the place of the anchor's label,
@@ -8,156 +8,180 @@ above it. So no row needs a sort of its own: with m samples and p the place of t
 
 `rnc.loss.kernels.contrast` finds c, f, a and b by binary search on the label distances that
 `rnc.loss.plain` sorts, so ties are the same. Anchors go in blocks: no (n, m) array is kept. The
-gradient is taken with the value and waits for the backward pass, which only scales it.
+gradient is computed together with the value; the backward pass only scales it.
 """
 
 import contextlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rnc.loss.kernels.contrast import contrast
+from rnc.loss.batch import Problem, check_finite
+from rnc.loss.kernels.contrast import Buffers, block_losses
 from rnc.loss.kernels.l1 import l1_gradient, l1_similarities
-from rnc.loss.kernels.rows import Products, finish, prepare
-from rnc.loss.pairwise import unit_rows
+from rnc.loss.kernels.rows import Prepared, Products, finish, prepare
+from rnc.loss.options import PairOptions
+from rnc.loss.pairwise import Pairwise, unit_rows
 from rnc.loss.plain import refuse_second_derivative
 
 PAIRS = 2**26
 """Pairs held at a time, at 36 bytes each."""
 
 
-class Problem(NamedTuple):
-    """What decides the losses besides features."""
+class RankLabels(NamedTuple):
+    """What decides the ranks."""
 
-    labels: Tensor
-    """Of the anchors, (n,), float64."""
-    other_labels: Tensor
-    """Of what they are contrasted with, (m,), float64."""
+    anchors: Tensor
+    """(n,), float64."""
+    samples: Tensor
+    """What the anchors are contrasted with, (m,), float64."""
     own_column: int | None
-    """The row of the others that is the first anchor, the next following; None if none is."""
-    temperature: float
-    similarity: str
-    chunk_size: int | None
+    """As in `Problem`."""
 
 
-def fused_contrast(
-    a: Tensor,
-    b: Tensor | None,
-    problem: Problem,
-    divisor: int | None,
-    refuse: Callable[[], None] | None = None,
-) -> Tensor:
-    """The loss of every anchor, (n,), or with a divisor their sum over it, (): float32.
-
-    Args:
-        a: features of the anchors, (n, d).
-        b: of the others, (m, d); None if these are the anchors.
-        problem: labels and options.
-        divisor: for None, the backward pass computes the anchors again, with what reaches each.
-        refuse: called if a feature or a label is no finite number; None does not look.
-    """
-    if problem.similarity == "cosine":
+def fused_losses(problem: Problem, options: PairOptions) -> Tensor:
+    """The loss of every anchor, (n,), or for the mean their sum over the divisor, (): float32."""
+    anchors, others = problem.anchors, problem.others
+    a, b = anchors.features, None if others is anchors else others.features
+    if options.similarity == "cosine":
         a, b = unit_rows(a), None if b is None else unit_rows(b)
     # Kernels go to the current device.
     with torch.cuda.device(a.device) if a.is_cuda else contextlib.nullcontext():
-        losses: Tensor = _Fused.apply(a, b, problem, divisor, refuse)
+        losses: Tensor = _FusedLosses.apply(a, b, problem, options)
     return losses
 
 
-class _Fused(torch.autograd.Function):
+class _FusedLosses(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        a: Tensor,
-        b: Tensor | None,
-        problem: Problem,
-        divisor: int | None,
-        refuse: Callable[[], None] | None,
+        ctx: Any, a: Tensor, b: Tensor | None, problem: Problem, options: PairOptions
     ) -> Tensor:
-        ctx.problem, ctx.divisor = problem, divisor
-        wanted = divisor is not None and any(ctx.needs_input_grad[:2])
-        losses, *grads = _contrast(a, b, problem, divisor or 1, None, wanted, refuse)
-        ctx.save_for_backward(*((a, b) if divisor is None else grads))
-        return losses.float() if divisor is None else losses.sum(dtype=torch.float32)
+        labels = RankLabels(
+            problem.anchors.targets[:, 0].contiguous(),
+            problem.others.targets[:, 0].contiguous(),
+            problem.own_column,
+        )
+        rows = _prepare_rows(a, b, labels, options)
+        if options.validate and options.missing == "raise":
+            _check_finite(rows, problem)
+        ctx.labels, ctx.options = labels, options
+        if options.reduction == "none":
+            # Each anchor gets a gradient of its own from above: the backward pass starts again.
+            ctx.save_for_backward(a, b)
+            losses, *_ = _fused_pass(a, b, rows, labels, options, with_gradient=False)
+            return losses.float()
+        needed = any(ctx.needs_input_grad[:2])
+        losses, *grads = _fused_pass(
+            a, b, rows, labels, options, divisor=problem.divisor, with_gradient=needed
+        )
+        ctx.save_for_backward(*grads)
+        return losses.sum(dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative()
         first, second = ctx.saved_tensors
-        if ctx.divisor is None:
-            _, *grads = _contrast(first, second, ctx.problem, 1, upstream.double(), True)
-            return *grads, None, None, None
-        return first * upstream, None if second is None else second * upstream, None, None, None
+        if ctx.options.reduction == "none":
+            rows = _prepare_rows(first, second, ctx.labels, ctx.options)
+            weights = upstream.double()
+            _, *grads = _fused_pass(first, second, rows, ctx.labels, ctx.options, weights=weights)
+            return *grads, None, None
+        return first * upstream, None if second is None else second * upstream, None, None
 
 
-def _contrast(
+class PreparedPair(NamedTuple):
+    """Rows as the kernels read them; where both are the same, the same object."""
+
+    anchors: Prepared
+    samples: Prepared
+
+
+def _prepare_rows(
+    a: Tensor, b: Tensor | None, labels: RankLabels, options: PairOptions
+) -> PreparedPair:
+    shift = None
+    if options.similarity == "l2":
+        shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
+    samples = prepare(a if b is None else b, labels.samples, shift, sort=True)
+    if b is None:
+        return PreparedPair(samples, samples)
+    return PreparedPair(prepare(a, labels.anchors, shift, sort=False), samples)
+
+
+def _check_finite(rows: PreparedPair, problem: Problem) -> None:
+    """Raise for a NaN or infinite number; waits for the preparation, with all else to launch."""
+    if rows.samples.not_finite.item() or (
+        rows.anchors is not rows.samples and rows.anchors.not_finite.item()
+    ):
+        for features, targets, caller in problem.given:
+            check_finite(features, targets, "raise", caller)
+
+
+def _fused_pass(
     a: Tensor,
     b: Tensor | None,
-    problem: Problem,
-    divisor: int,
-    weights: Tensor | None,
-    wanted: bool,
-    refuse: Callable[[], None] | None = None,
+    rows: PreparedPair,
+    labels: RankLabels,
+    options: PairOptions,
+    *,
+    divisor: int = 1,
+    weights: Tensor | None = None,
+    with_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
-    shift = None
-    if l2 := problem.similarity == "l2":
-        shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
-    samples = prepare(a if b is None else b, problem.other_labels, shift, sort=True)
-    anchors = samples if b is None else prepare(a, problem.labels, shift, sort=False)
-    # A look this early is cheap: what follows is still to be launched.
-    if refuse is not None and (samples.odd.item() or (b is not None and anchors.odd.item())):
-        refuse()
-    x, z = anchors.rows, samples.sorted_rows
+    x, z, l2 = rows.anchors.rows, rows.samples.sorted_rows, options.similarity == "l2"
     n, m = len(x), len(z)
-    block = max(1, min(n, problem.chunk_size or n, PAIRS // m))
-    losses, totals = x.new_empty(n), x.new_empty(n)
-    sums = x.new_empty(3, block, m)
-    partners = torch.empty(block, m, dtype=torch.int32, device=x.device)
-    grad_x, grad_z = (torch.empty_like(x), torch.empty_like(z)) if wanted else (x, z)
-    sample_totals = totals
+    block = max(1, min(n, options.chunk_size or n, PAIRS // m))
+    buffers = Buffers.allocate(n, block, m, x)
+    grad_x, grad_z = (torch.empty_like(x), torch.empty_like(z)) if with_gradient else (x, z)
+    sample_totals = buffers.totals
     for start in range(0, n, block):
-        some, grad_some = x, grad_x
-        if block < n:
-            some, grad_some = x[start : start + block], grad_x[start : start + block]
-        pairs = torch.mm(some, z.T) if problem.similarity != "l1" else l1_similarities(some, z)
-        contrast(
+        part = slice(start, start + block)
+        some = x[part]
+        pairs = l1_similarities(some, z) if options.similarity == "l1" else torch.mm(some, z.T)
+        block_losses(
             pairs,
-            anchors.halves,
-            problem.labels,
-            samples,
+            rows.anchors.halves,
+            labels.anchors,
+            rows.samples,
             weights,
-            losses,
-            totals,
-            sums,
-            partners,
+            buffers,
             start=start,
-            own_column=problem.own_column,
+            own_column=labels.own_column,
             l2=l2,
-            temperature=problem.temperature,
+            temperature=options.temperature,
             divisor=divisor,
-            wanted=wanted,
+            with_gradient=with_gradient,
         )
-        if not wanted:
-            continue
-        if problem.similarity == "l1":
-            l1_gradient(pairs, some, z, grad_some, add=False)
-            l1_gradient(pairs.T, z, some, grad_z, add=start > 0)
-        else:
-            torch.mm(pairs, z, out=grad_some)
-            torch.addmm(grad_z, pairs.T, some, beta=int(start > 0), out=grad_z)
-        if l2:
-            here = pairs.sum(dim=0)
-            sample_totals = sample_totals + here if start else here
-    if not wanted:
-        return losses, None, None
-    of_x, of_z = Products(grad_x, totals), Products(grad_z, sample_totals)
+        if with_gradient:
+            _add_gradients(pairs, some, z, grad_x[part], grad_z, options.similarity, start > 0)
+        if with_gradient and l2:
+            block_totals = pairs.sum(dim=0)
+            sample_totals = sample_totals + block_totals if start else block_totals
+    if not with_gradient:
+        return buffers.losses, None, None
+    of_x, of_z = Products(grad_x, buffers.totals), Products(grad_z, sample_totals)
+    ties = rows.samples.ties
     if b is None:
-        return losses, finish(a, x, of_x, of_z, samples.ties, l2=l2), None
-    return (
-        losses,
-        finish(a, x, of_x, None, samples.ties, l2=l2),
-        finish(b, samples.rows, None, of_z, samples.ties, l2=l2),
-    )
+        return buffers.losses, finish(a, x, of_x, of_z, ties, l2=l2), None
+    grad_a = finish(a, x, of_x, None, ties, l2=l2)
+    return buffers.losses, grad_a, finish(b, rows.samples.rows, None, of_z, ties, l2=l2)
+
+
+def _add_gradients(
+    pairs: Tensor,
+    x: Tensor,
+    z: Tensor,
+    grad_x: Tensor,
+    grad_z: Tensor,
+    similarity: str | Pairwise,
+    add: bool,
+) -> None:
+    """Turn the gradient of a block's pairs into that of its anchors x, and add to that of all z."""
+    if similarity == "l1":
+        l1_gradient(pairs, x, z, grad_x, add=False)
+        l1_gradient(pairs.T, z, x, grad_z, add=add)
+    else:
+        torch.mm(pairs, z, out=grad_x)
+        torch.addmm(grad_z, pairs.T, x, beta=int(add), out=grad_z)

@@ -1,16 +1,24 @@
 """The options of the loss."""
 
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from rnc.loss.batch import Missing
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 
 Reduction = Literal["mean", "none"]
-Backend = Literal["auto", "torch", "triton"]
+Backend = Literal["auto", "torch", "triton", "reference"]
+
+_CHOICES = {
+    "missing": get_args(Missing),
+    "reduction": get_args(Reduction),
+    "backend": get_args(Backend),
+}
 
 
-class Options(NamedTuple):
-    """What `rnc_loss` takes besides tensors; it explains them."""
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """Every option of the loss, as one checked object; `rnc_loss` explains them."""
 
     temperature: float
     label_distance: str | Pairwise
@@ -24,8 +32,7 @@ class Options(NamedTuple):
     backend: Backend
     validate: bool
 
-    def check(self) -> tuple[Pairwise, Pairwise]:
-        """Raise for a value it cannot have; label distance and similarity as functions."""
+    def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be a positive number; got {self.temperature}.")
         if not 0 <= self.tie_tolerance < float("inf"):
@@ -33,11 +40,14 @@ class Options(NamedTuple):
         for name, count in (("positives", self.positives), ("chunk_size", self.chunk_size)):
             if count is not None and (not isinstance(count, int) or count < 1):
                 raise ValueError(f"{name} must be a whole number >= 1, or None; got {count!r}.")
-        for name, value, known in (
-            ("missing", self.missing, get_args(Missing)),
-            ("reduction", self.reduction, get_args(Reduction)),
-            ("backend", self.backend, get_args(Backend)),
+        for name, value in (
+            ("missing", self.missing),
+            ("reduction", self.reduction),
+            ("backend", self.backend),
         ):
-            if value not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        return resolve_label_distance(self.label_distance), resolve_similarity(self.similarity)
+            if value not in _CHOICES[name]:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(_CHOICES[name])}; got {value!r}."
+                )
+        resolve_label_distance(self.label_distance)
+        resolve_similarity(self.similarity)

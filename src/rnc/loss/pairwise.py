@@ -31,6 +31,24 @@ def resolve_similarity(choice: str | Pairwise) -> Pairwise:
     return _by_name(choice, SIMILARITIES, "similarity")
 
 
+def distances_of(choice: str | Pairwise, a: Tensor, b: Tensor) -> Tensor:
+    """Label distances between two sets of rows, checked for shape: (n, t), (m, t) -> (n, m)."""
+    return _checked(resolve_label_distance(choice)(a, b), a, b, "label_distance")
+
+
+def similarities_of(choice: str | Pairwise, a: Tensor, b: Tensor) -> Tensor:
+    """Similarities between two sets of rows, checked for shape: (n, d), (m, d) -> (n, m)."""
+    return _checked(resolve_similarity(choice)(a, b), a, b, "similarity")
+
+
+def _checked(pairs: Tensor, a: Tensor, b: Tensor, argument: str) -> Tensor:
+    """What a pairwise function returned, if it has the right shape."""
+    needed = (a.shape[0], b.shape[0])
+    if pairs.shape != needed:
+        raise ValueError(f"{argument} must return shape {needed}; got {tuple(pairs.shape)}.")
+    return pairs
+
+
 def _by_name(
     choice: str | Pairwise, known: dict[str, Pairwise], argument: str, *also: str
 ) -> Pairwise:
@@ -110,7 +128,19 @@ def angular_distance(a: Tensor, b: Tensor) -> Tensor:
                 "label_distance='angular' needs two targets, pitch and yaw in degrees: (n, 2); "
                 f"got {tuple(targets.shape)}."
             )
-    u, v = gaze_direction(a).unbind(1), gaze_direction(b).unbind(1)
+    if not a.is_cpu or torch.compiler.is_compiling():
+        return _angles(gaze_direction(a), gaze_direction(b))
+    # On a CPU, sin, cos and atan2 of one number depend on its place in the array: its last elements
+    # do not fill a vector register and take another code path. So that equal labels tie, each
+    # distinct label is computed once. Sums, products and roots always round the same way.
+    labels, place = torch.unique(torch.cat([a, b]), dim=0, return_inverse=True)
+    directions = gaze_direction(labels)
+    return _angles(directions[place[: len(a)]], directions)[:, place[len(a) :]]
+
+
+def _angles(a: Tensor, b: Tensor) -> Tensor:
+    """Angles in degrees between unit vectors: (n, 3), (m, 3) -> (n, m)."""
+    u, v = a.unbind(1), b.unbind(1)
 
     def outer(i: int, j: int) -> Tensor:
         return u[i][:, None] * v[j][None, :]

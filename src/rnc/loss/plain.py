@@ -1,8 +1,9 @@
-"""The equation of the loss on (n, m) arrays: rank by labels, then contrast by features.
+"""The plain way to the loss, backend="torch": any device, any distance, every option.
 
-Sorted by label distance, furthest first, every S_ij of the equation is the beginning of a row. So
-one running sum of exponentials per row holds all of its denominators: O(n^2 log n) work instead
-of the O(n^3) of the definition. The gradient is a running sum from the other end.
+Like `rnc.loss.equation`, it sorts the samples of each anchor by label distance, furthest first.
+Then every S_ij is the beginning of a row, and one running sum of exponentials per row holds all of
+its denominators: O(n^2 log n) work instead of the O(n^3) of the definition. The gradient is a
+running sum from the other end, taken in the same pass: one (n, m) array is kept instead of six.
 """
 
 import math
@@ -10,6 +11,74 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from rnc.loss.batch import Problem
+from rnc.loss.options import PairOptions
+from rnc.loss.pairwise import circular, distances_of, similarities_of
+
+
+def plain_losses(problem: Problem, options: PairOptions) -> Tensor:
+    """The loss of every anchor: (n,).
+
+    Anchors go in chunks if the options say so. A chunk keeps nothing for the backward pass but its
+    input, and is computed again there.
+    """
+    anchors, chunk_size = problem.anchors, options.chunk_size
+    if chunk_size is None or chunk_size >= len(anchors.features):
+        return _anchor_losses(0, *anchors, problem, options).to(anchors.features.dtype)
+    chunks = zip(*(torch.split(column, chunk_size) for column in anchors), strict=True)
+    losses = [
+        checkpoint(
+            _anchor_losses,
+            i * chunk_size,
+            *chunk,
+            problem,
+            options,
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        for i, chunk in enumerate(chunks)
+    ]
+    return torch.cat(losses).to(anchors.features.dtype)
+
+
+def _anchor_losses(
+    start: int, features: Tensor, targets: Tensor, problem: Problem, options: PairOptions
+) -> Tensor:
+    """The losses of the anchors from `start` on, with these rows, in float64."""
+    others = problem.others
+    labels, label_of = targets, None
+    if isinstance(options.label_distance, str | circular):
+        labels, label_of = _distinct(targets)
+    ranking = rank(
+        distances_of(options.label_distance, labels, others.targets), options.tie_tolerance
+    )
+    similarities = similarities_of(options.similarity, features, others.features)
+    own = None
+    if problem.own_column is not None:
+        own = torch.arange(len(features), device=features.device) + (problem.own_column + start)
+    return ranked_losses(similarities, ranking, options, label_of, own)
+
+
+def _distinct(targets: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Distinct labels and which of them each row has; the rows as they are where that costs more.
+
+    Views and rounded labels repeat, and equal labels rank alike, so each is ranked once. The number
+    of distinct labels is known only when they are counted, which would make a GPU wait and which
+    torch.compile does not trace.
+    """
+    if not targets.is_cpu or torch.compiler.is_compiling():
+        return targets, None
+    if targets.shape[1] == 1:  # many times faster than rows
+        values, label_of = torch.unique(targets[:, 0], return_inverse=True)
+        distinct = values[:, None]
+    else:
+        distinct, label_of = torch.unique(targets, dim=0, return_inverse=True)
+    return (targets, None) if len(distinct) == len(targets) else (distinct, label_of)
+
+
+# ---------------------------------------------------------------------- the samples of each anchor
 
 
 class Ranking(NamedTuple):
@@ -32,7 +101,8 @@ def rank(distances: Tensor, tie_tolerance: float = 0.0) -> Ranking:
     """Rank m samples by their label distances from n labels, (n, m), furthest first."""
     nearness, order = (-distances).sort(dim=1)
     high = nearness + tie_tolerance if tie_tolerance else nearness
-    # By the same sums as the next line, or rounding would let a sample count for one of the two.
+    # Both searches compare with `high`. Subtracting the tolerance for the first would round
+    # differently, and a tie could count in one direction only.
     first_tie = torch.searchsorted(high, nearness)
     last_tie = torch.searchsorted(nearness, high, right=True).sub_(1)
     ranks = torch.arange(order.shape[1], device=order.device).expand_as(order)
@@ -41,35 +111,36 @@ def rank(distances: Tensor, tie_tolerance: float = 0.0) -> Ranking:
     )
 
 
-def contrast(
+# ----------------------------------------------------------------------------- losses and gradient
+
+
+def ranked_losses(
     similarities: Tensor,
     ranking: Ranking,
-    temperature: float,
+    options: PairOptions,
     label_of: Tensor | None = None,
     own: Tensor | None = None,
-    positives: int | None = None,
-    tie_tolerance: float = 0.0,
 ) -> Tensor:
     """The loss of every anchor: similarities (n, m) -> (n,).
 
     Args:
         similarities: of anchors and samples.
         ranking: of the samples for each label.
-        temperature: as for `rnc_loss`.
+        options: temperature, positives and tie_tolerance of `rnc_loss`.
         label_of: for each anchor, its row of the ranking, (n,); None if they are the same.
         own: for each anchor, the sample that is the anchor itself, (n,); None if there is none.
-        positives: as for `rnc_loss`.
-        tie_tolerance: as for `rnc_loss`.
     """
     losses = []
     for start, part in _blocks(similarities):
         anchors = slice(start, start + len(part))
         rows = anchors if label_of is None else label_of[anchors]
         itself = None if own is None else _find(own[anchors], ranking.rank_of, rows)
-        weight = _weights(ranking.nearness, rows, itself, positives, tie_tolerance)
+        weight = _weights(ranking.nearness, rows, itself, options)
         order, first_tie, last_tie = (array[rows] for array in ranking[1:4])
         losses.append(
-            _Contrast.apply(part.double(), temperature, order, first_tie, last_tie, itself, weight)
+            _RankedLosses.apply(
+                part.double(), options.temperature, order, first_tie, last_tie, itself, weight
+            )
         )
     return torch.cat(losses) if len(losses) > 1 else losses[0]
 
@@ -82,13 +153,10 @@ def _find(samples: Tensor, rank_of: Tensor, rows: slice | Tensor) -> Tensor:
 
 
 def _weights(
-    nearness: Tensor,
-    rows: slice | Tensor,
-    itself: Tensor | None,
-    positives: int | None,
-    tie_tolerance: float,
+    nearness: Tensor, rows: slice | Tensor, itself: Tensor | None, options: PairOptions
 ) -> Tensor | float:
     """The share of each rank in its anchor's loss: (n, m), or a number where all are equal."""
+    positives = options.positives
     p = nearness.shape[1] - (itself is not None)
     if positives is None or positives >= p:
         return 1 / max(1, p)
@@ -96,13 +164,13 @@ def _weights(
     kth = torch.full_like(nearness[:, :1], nearness.shape[1] - positives, dtype=torch.long)
     if itself is not None:
         kth -= (itself >= kth).long()
-    chosen = nearness >= nearness.gather(1, kth) - tie_tolerance
+    chosen = nearness >= nearness.gather(1, kth) - options.tie_tolerance
     if itself is not None:
         chosen.scatter_(1, itself, False)
     return chosen / chosen.sum(dim=1, keepdim=True, dtype=nearness.dtype)
 
 
-class _Contrast(torch.autograd.Function):
+class _RankedLosses(torch.autograd.Function):
     """The losses of some anchors, and their gradient in the same pass.
 
     With D_j the denominator of pair j and w_j its weight,
@@ -154,7 +222,7 @@ def refuse_second_derivative() -> None:
 
 
 def _is_narrow(logits: Tensor) -> bool:
-    """Whether no exponential underflows, on a CPU; elsewhere a look would wait for the device."""
+    """Whether no exponential underflows. Asked on a CPU only: the answer makes a GPU wait."""
     if not logits.is_cpu or torch.compiler.is_compiling() or logits.numel() == 0:
         return False
     low, high = logits.aminmax(dim=1)
@@ -194,13 +262,14 @@ def _log_sums(
     if itself is not None:
         inverses.scatter_(1, itself, -torch.inf)
     inverses = inverses.flip(1).logcumsumexp(dim=1).flip(1)
-    # Never above log 1 but by rounding, which exp would blow up where logits are huge.
+    # The exact value is at most log 1 = 0. Where logits are huge, rounding lifts it above, and exp
+    # would make that large.
     pull = inverses.gather(1, first_tie).add_(logits).clamp_(max=0.0).exp_()
     return log_denominators, pull
 
 
 def _blocks(similarities: Tensor) -> list[tuple[int, Tensor]]:
-    """Rows at a time, so that what is computed from them stays in cache, or in bounds on a GPU."""
+    """The similarities in blocks of rows that fit the cache of a CPU, or the memory of a GPU."""
     numbers = 2**17 if similarities.is_cpu else 2**26
     n, m = similarities.shape
     rows = max(1, numbers // max(1, m))

@@ -5,6 +5,7 @@ all D_j; running sums of 1 / D_j from the anchor outwards; from them the gradien
 """
 
 import struct
+from typing import NamedTuple
 
 import torch
 import triton
@@ -13,12 +14,12 @@ from torch import Tensor
 
 from rnc.loss.kernels.rows import Prepared
 from rnc.loss.kernels.sets import distance_at, far_set, near_set, partner_of
-from rnc.loss.kernels.sums import EMPTY, LN2, exp, half, scan, sum_at
+from rnc.loss.kernels.sums import EMPTY_EXPONENT, LN2, exp, half, scan, sum_at
 
-BLOCK = 256
-"""Samples that a program looks at together."""
+SAMPLE_BLOCK = 256
+"""Samples that a program handles at a time."""
 WARPS = 4
-LARGE = tl.constexpr(300.0)  # logits whose exponentials, inverses and products are no problem
+LARGE = tl.constexpr(300.0)  # exponentials of smaller logits, and their products, do not overflow
 
 
 def is_interpreted() -> bool:
@@ -26,25 +27,41 @@ def is_interpreted() -> bool:
     return not isinstance(_contrast, triton.JITFunction)
 
 
-def contrast(
+class Buffers(NamedTuple):
+    """Where the blocks of n anchors write, r anchors at a time."""
+
+    losses: Tensor
+    """(n,), float64."""
+    totals: Tensor
+    """The sum of each anchor's gradients, (n,)."""
+    sums: Tensor
+    """Scratch, (3, r, m)."""
+    partners: Tensor
+    """Scratch, (r, m), int32."""
+
+    @classmethod
+    def allocate(cls, n: int, r: int, m: int, like: Tensor) -> "Buffers":
+        """Empty buffers for m samples, on the device and with the dtype of `like`."""
+        partners = torch.empty(r, m, dtype=torch.int32, device=like.device)
+        return cls(like.new_empty(n), like.new_empty(n), like.new_empty(3, r, m), partners)
+
+
+def block_losses(
     pairs: Tensor,
     halves: Tensor,
     labels: Tensor,
     samples: Prepared,
     weights: Tensor | None,
-    losses: Tensor,
-    totals: Tensor,
-    sums: Tensor,
-    partners: Tensor,
+    buffers: Buffers,
     *,
     start: int,
     own_column: int | None,
     l2: bool,
     temperature: float,
     divisor: int,
-    wanted: bool,
+    with_gradient: bool,
 ) -> None:
-    """Losses of some anchors and, in place of pairs, their gradient with respect to them.
+    """Losses of a block of anchors and, in place of pairs, their gradient with respect to them.
 
     Args:
         pairs: similarities (r, m), or with l2 products of rows; overwritten.
@@ -52,22 +69,18 @@ def contrast(
         labels: of all anchors, (n,).
         samples: as `prepare` gives them, sorted.
         weights: of all anchors in the gradient, (n,).
-        losses: where they go, (n,).
-        totals: where the sum of each anchor's gradients goes, (n,).
-        sums: scratch, float64, (3, r, m).
-        partners: scratch, int32, (r, m).
+        buffers: where losses and the sums of gradients go.
         start: the anchor of the first row of pairs.
         own_column: the sample, before they were sorted, that is anchor 0; None if none is.
         l2: what pairs are; the gradient is then that with respect to -|x - z|^2 / 2.
         temperature: of the loss.
         divisor: of losses and gradient.
-        wanted: whether to take the gradient.
+        with_gradient: whether to compute it.
     """
     r, m = pairs.shape
-    # A plain number that goes in as an argument would be rounded to float32: its bits are not.
+    # A float argument of a kernel would be rounded to float32. Its bits, as an integer, are not.
     (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
-    # A row whose sums need more care is left to a second launch, so that the first has the
-    # registers for itself.
+    # A row that needs WIDE sums is left to a second launch. So the first needs fewer registers.
     flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
     for wide in (False, True):
         _contrast[(r,)](
@@ -77,38 +90,35 @@ def contrast(
             labels,
             samples.sorted_labels,
             samples.ties,
-            losses if weights is None else weights,
-            losses,
-            totals,
-            sums,
-            partners,
+            buffers.losses if weights is None else weights,
+            *buffers,
             flags,
             start,
             m,
-            sums.stride(0),
+            buffers.sums.stride(0),
             own_column or 0,
             divisor,
             bits,
             own_column is not None,
             weights is not None,
             l2,
-            wanted,
+            with_gradient,
             wide,
             m.bit_length(),
-            min(BLOCK, triton.next_power_of_2(m)),
+            min(SAMPLE_BLOCK, triton.next_power_of_2(m)),
             num_warps=WARPS,
-            enable_fp_fusion=True,  # as all was tested and timed; the default is about to change
+            enable_fp_fusion=True,  # tested and timed with it; Triton's default is about to change
         )
 
 
 @triton.jit
 def _logits(pairs, halves, k, inside, x_half, inverse, L2: tl.constexpr):
-    """Similarities over temperature and, for L2, one over the distances, 0 for 0."""
-    # Every row is read from end to end: past the first cache, which is for the labels.
+    """Similarities over temperature and, for L2, one over the distances (0 for distance 0)."""
+    # Rows are streamed, so they bypass the first cache and leave it to the labels.
     pair = tl.load(pairs + k, mask=inside, other=0.0, cache_modifier=".cg")
     if L2:
         pair -= x_half + tl.load(halves + k, mask=inside, other=0.0)
-        # Below the rounding of the product, rows are the same.
+        # A difference below the rounding of the product means that the rows are equal.
         square = tl.where(pair > -2e-13 * x_half, 0.0, -2 * pair)
         one_over = tl.where(square > 0, tl.rsqrt(square), 0.0)
         return -(square * one_over) * inverse, one_over
@@ -130,8 +140,11 @@ def _far_sums(
     WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Sums of exp(s_k) from either end up to each sample; all logits added up; the largest."""
-    nothing, low = tl.full((), 0.0, tl.float64), tl.full((), EMPTY, tl.float64)
+    """Store the sums of exp(s_k) from either end up to each sample.
+
+    Returns the sum of all logits and the largest of their absolute values.
+    """
+    nothing, low = tl.full((), 0.0, tl.float64), tl.full((), EMPTY_EXPONENT, tl.float64)
     added, largest = tl.zeros((BLOCK,), tl.float64), tl.zeros((BLOCK,), tl.float64)
     s_carry, q_carry = nothing, low
     for start in range(0, p, BLOCK):
@@ -166,29 +179,29 @@ def _log_denominators(
     own,
     p,
     m,
-    WANTED: tl.constexpr,
+    GRADIENT: tl.constexpr,
     WIDE: tl.constexpr,
     STEPS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """All log D_j added up, and whether a set was wrong.
+    """The sum of all log D_j, and how many sets are wrong because of rounding.
 
-    For the gradient, each 1 / D_j, WIDE: minus its log, is stored.
+    For the gradient, each 1 / D_j is stored; WIDE stores -log D_j instead.
     """
     added, wrong = tl.zeros((BLOCK,), tl.float64), tl.zeros((BLOCK,), tl.int32)
     for start in range(0, m, BLOCK):
         k = start + tl.arange(0, BLOCK)
         inside = k < m
         gap = distance_at(labels, y, k, inside)
-        partner, astray = partner_of(labels, y, gap, k < p, inside, p, m, STEPS, WIDE)
-        c, f, odd = far_set(labels, ties, y, k, inside, gap, partner, p, m, WIDE)
-        wrong += (odd | astray).to(tl.int32)
+        partner, wrong_partner = partner_of(labels, y, gap, k < p, inside, p, m, STEPS, WIDE)
+        c, f, incomplete = far_set(labels, ties, y, k, inside, gap, partner, p, m, WIDE)
+        wrong += (incomplete | wrong_partner).to(tl.int32)
         s, q = sum_at(sums, plane, c - 1, c > 0, f, f < m, WIDE)
         log = tl.log(s)
         if WIDE:
             log += q * tl.full((), LN2, tl.float64)
         added += tl.where(inside & (k != own), log, 0.0)
-        if WANTED:
+        if GRADIENT:
             tl.store(partners + k, partner, mask=inside)
             tl.store(sums + 2 * plane + k, -log if WIDE else 1 / s, mask=inside)
     return tl.sum(added), tl.sum(wrong)
@@ -196,8 +209,8 @@ def _log_denominators(
 
 @triton.jit
 def _near_sums(sums, plane, own, p, m, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of 1 / D_j from the anchor's place to each sample."""
-    nothing, low = tl.full((), 0.0, tl.float64), tl.full((), EMPTY, tl.float64)
+    """Store the sums of 1 / D_j from the anchor's place to each sample."""
+    nothing, low = tl.full((), 0.0, tl.float64), tl.full((), EMPTY_EXPONENT, tl.float64)
     s_carry, q_carry = nothing, low
     for start in range(p, m, BLOCK):
         k = start + tl.arange(0, BLOCK)
@@ -239,7 +252,10 @@ def _gradient(
     WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """In place of the pairs, weight (exp(s_k) sum_{j : k in S_ij} 1 / D_j - 1); their sum."""
+    """Store weight * (exp(s_k) sum_{j : k in S_ij} 1 / D_j - 1) in place of the pairs.
+
+    Returns the sum over the samples.
+    """
     total = tl.zeros((BLOCK,), tl.float64)
     for start in range(0, m, BLOCK):
         k = start + tl.arange(0, BLOCK)
@@ -253,7 +269,7 @@ def _gradient(
         pull = e * s
         if WIDE:  # q + r is at most about 0
             pull *= half(tl.maximum(-(q + r), -32.0))
-        # Each of the samples pulls by at most 1, but for rounding.
+        # Without rounding, each of the m samples pulls by at most 1.
         grad = weight * (tl.minimum(pull, m * 1.0) - 1)
         if L2:
             grad *= one_over
@@ -286,7 +302,7 @@ def _contrast(
     OWN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     L2: tl.constexpr,
-    WANTED: tl.constexpr,
+    GRADIENT: tl.constexpr,
     WIDE: tl.constexpr,
     STEPS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -311,47 +327,42 @@ def _contrast(
     weight = share * inverse
     if WEIGHTED:
         weight *= tl.load(weights + i)
-    p, top = 0, m  # p: how many labels are lower
-    for _ in range(STEPS):
-        middle = (p + top) // 2
-        lower = (p < top) & (tl.load(sorted_labels + tl.minimum(middle, m - 1)) < y)
-        top = tl.where(lower | (p == top), top, middle)
-        p = tl.where(lower, middle + 1, p)
+    p = _count_lower(sorted_labels, y, m, STEPS)
     logits, largest = _far_sums(
         pairs, sorted_halves, sums, plane, own, x_half, inverse, p, m, L2, WIDE, BLOCK
     )
     tl.debug_barrier()
     logs, wrong = _log_denominators(
-        sorted_labels, ties, sums, plane, partners, y, own, p, m, WANTED, WIDE, STEPS, BLOCK
+        sorted_labels, ties, sums, plane, partners, y, own, p, m, GRADIENT, WIDE, STEPS, BLOCK
     )
-    tl.store(losses + i, (logs - logits + (y - y)) * share)  # y - y: no number for no number
+    # y - y is 0, or NaN where the label is not finite: then the loss is NaN, too.
+    tl.store(losses + i, (logs - logits + (y - y)) * share)
     done = True
     if not WIDE:
         again = (largest > LARGE) | (wrong > 0)
         tl.store(flags + row, again.to(tl.int32))
         done = ~again
-    if WANTED:  # noqa: SIM102  (known when compiled)
+    if GRADIENT:  # noqa: SIM102  (known when compiled)
         if done:
             tl.debug_barrier()
             _near_sums(sums, plane, own, p, m, WIDE, BLOCK)
             tl.debug_barrier()
+            # fmt: off
             total = _gradient(
-                pairs,
-                sorted_halves,
-                sorted_labels,
-                ties,
-                sums,
-                plane,
-                partners,
-                y,
-                own,
-                x_half,
-                inverse,
-                weight,
-                p,
-                m,
-                L2,
-                WIDE,
-                BLOCK,
+                pairs, sorted_halves, sorted_labels, ties, sums, plane, partners, y, own, x_half,
+                inverse, weight, p, m, L2, WIDE, BLOCK,
             )
+            # fmt: on
             tl.store(totals + i, total)
+
+
+@triton.jit
+def _count_lower(sorted_labels, y, m, STEPS: tl.constexpr):
+    """How many of the m sorted labels are below y, by binary search."""
+    count, top = 0, m
+    for _ in range(STEPS):
+        middle = (count + top) // 2
+        lower = (count < top) & (tl.load(sorted_labels + tl.minimum(middle, m - 1)) < y)
+        top = tl.where(lower | (count == top), top, middle)
+        count = tl.where(lower, middle + 1, count)
+    return count

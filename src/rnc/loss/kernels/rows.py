@@ -11,45 +11,45 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 1024
-"""Numbers that a program looks at together."""
+ROW_BLOCK = 1024
+"""Numbers of a row that a program handles at a time."""
 
 
 class Prepared(NamedTuple):
-    """Rows for the matrix products; where they were not sorted, the middle four are empty."""
+    """Rows for the matrix products; `sorted_rows` to `ties` are empty without sorting."""
 
     rows: Tensor
     """(n, d), float64."""
     halves: Tensor
-    """For Euclidean distances |x|^2 / 2 of each, (n,)."""
+    """|x|^2 / 2 of each row, for Euclidean distances, (n,)."""
     sorted_rows: Tensor
-    """The rows in the order of the labels."""
+    """The rows in the order of the labels, (n, d)."""
     sorted_halves: Tensor
     sorted_labels: Tensor
     """(n,), ascending."""
     ties: Tensor
-    """int32, (3, n): for each sorted row the first with the same label and the one after the last;
-    for each row as it came, where it went."""
-    odd: Tensor
-    """int32, (1,): not 0 if a feature or a label is no finite number."""
+    """int32, (3, n). For each sorted row: the first row with the same label, and the row after the
+    last one. For each row as it came: its place in the sorted order."""
+    not_finite: Tensor
+    """int32, (1,): 1 if a feature or a label is NaN or infinite, else 0."""
 
 
 def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: bool) -> Prepared:
-    """Rows as float64, with shift for Euclidean distances: (n, d), (n,) -> (n, d)."""
+    """Rows as the kernels read them: features (n, d) less the shift (d,), labels (n,) sorted."""
     n, d = features.shape
-    many = n if sort else 0
-    rows = torch.empty(n + many, d, dtype=torch.float64, device=features.device)
-    numbers = rows.new_empty(n + 2 * many)
+    k = n if sort else 0  # sorted rows
+    rows = torch.empty(n + k, d, dtype=torch.float64, device=features.device)
+    numbers = rows.new_empty(n + 2 * k)
     prepared = Prepared(
         rows[:n],
         numbers[:n],
         rows[n:],
-        numbers[n : n + many],
-        numbers[n + many :],
-        torch.empty(3, many, dtype=torch.int32, device=features.device),
+        numbers[n : n + k],
+        numbers[n + k :],
+        torch.empty(3, k, dtype=torch.int32, device=features.device),
         torch.zeros(1, dtype=torch.int32, device=features.device),
     )
-    _prepare[(n,)](
+    _prepare_kernel[(n,)](
         features.contiguous(),
         labels,
         features if shift is None else shift,
@@ -58,19 +58,19 @@ def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: boo
         d,
         sort,
         shift is not None,
-        min(BLOCK, triton.next_power_of_2(max(n, d))),
+        min(ROW_BLOCK, triton.next_power_of_2(max(n, d))),
         enable_fp_fusion=True,
     )
     return prepared
 
 
 class Products(NamedTuple):
-    """Of the gradient of pairs."""
+    """The gradient g of all pairs, multiplied with the rows on the other side and summed."""
 
     rows: Tensor
-    """With rows, (n, d), float64."""
+    """sum_z g z for each row, (n, d), float64."""
     sums: Tensor
-    """With ones, (n,)."""
+    """sum_z g for each row, (n,)."""
 
 
 def finish(
@@ -87,18 +87,18 @@ def finish(
     Args:
         like: the features, (n, d).
         rows: as `prepare` made them, (n, d).
-        as_anchors: what they get as anchors, if they are some.
-        as_samples: what they get as samples, in the order of labels.
+        as_anchors: their products as anchors; None if they are not anchors.
+        as_samples: their products as samples, in the order of labels; None if they are not samples.
         ties: as `prepare` gives them.
-        l2: take away each row times its sum.
+        l2: subtract each row times its sum, as Euclidean distances need.
     """
     n, d = like.shape
     out = torch.empty(n, d, dtype=like.dtype, device=like.device)
-    some = as_anchors or as_samples
-    assert some is not None
-    _finish[(n,)](
-        *(as_anchors or some),
-        *(as_samples or some),
+    placeholder = as_anchors or as_samples
+    assert placeholder is not None
+    _finish_kernel[(n,)](
+        *(as_anchors or placeholder),
+        *(as_samples or placeholder),
         rows,
         ties,
         out,
@@ -107,14 +107,14 @@ def finish(
         as_anchors is not None,
         as_samples is not None,
         l2,
-        min(BLOCK, triton.next_power_of_2(d)),
+        min(ROW_BLOCK, triton.next_power_of_2(d)),
         enable_fp_fusion=True,
     )
     return out
 
 
 @triton.jit
-def _prepare(
+def _prepare_kernel(
     features,
     labels,
     shift,
@@ -124,7 +124,7 @@ def _prepare(
     sorted_halves,
     sorted_labels,
     ties,
-    odd,
+    not_finite,
     n,
     d,
     SORT: tl.constexpr,
@@ -134,9 +134,9 @@ def _prepare(
     i = tl.program_id(0).to(tl.int64)
     place = i
     y = tl.load(labels + i)
-    nought = tl.zeros((BLOCK,), tl.float64) + (y - y)  # not 0 from the first odd number on
+    zero_or_nan = tl.zeros((BLOCK,), tl.float64) + (y - y)  # NaN from a NaN or infinite value on
     if SORT:
-        y = tl.where(y == y, y, float("inf"))  # every row needs a place, one without a label, too
+        y = tl.where(y == y, y, float("inf"))  # a NaN label needs a place in the order, too
         lower, equal, before = 0, 0, 0
         for start in range(0, n, BLOCK):
             k = start + tl.arange(0, BLOCK)
@@ -157,7 +157,7 @@ def _prepare(
         if L2:
             x -= tl.load(shift + c, mask=c < d, other=0.0)
             norm += x * x
-        nought += x - x
+        zero_or_nan += x - x
         tl.store(rows + i * d + c, x, mask=c < d)
         if SORT:
             tl.store(sorted_rows + place * d + c, x, mask=c < d)
@@ -166,12 +166,12 @@ def _prepare(
         tl.store(halves + i, half)
         if SORT:
             tl.store(sorted_halves + place, half)
-    if tl.sum(nought) != 0:
-        tl.store(odd, 1)
+    if tl.sum(zero_or_nan) != 0:
+        tl.store(not_finite, 1)
 
 
 @triton.jit
-def _finish(
+def _finish_kernel(
     products,
     sums,
     sorted_products,

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 LN2 = tl.constexpr(0.6931471805599453)
-EMPTY = tl.constexpr(-1e300)  # the q of an empty sum
+EMPTY_EXPONENT = tl.constexpr(-1e300)  # the q of an empty sum
 
 
 @triton.jit
@@ -31,13 +31,13 @@ def exp(logits, valid, WIDE: tl.constexpr):
     if WIDE:
         x = logits / tl.full((), LN2, tl.float64)
         q = tl.floor(x)
-        return tl.where(valid, tl.exp2(x - q), 0.0), tl.where(valid, q, EMPTY)
+        return tl.where(valid, tl.exp2(x - q), 0.0), tl.where(valid, q, EMPTY_EXPONENT)
     return tl.where(valid, tl.exp(logits), 0.0), logits
 
 
 @triton.jit
 def scan(sums, plane, k, inside, s, q, s_carry, q_carry, REVERSE: tl.constexpr, WIDE: tl.constexpr):
-    """Store running sums that go on from a carry; the next carry."""
+    """Store running sums that continue from a carry; returns the next carry."""
     if WIDE:
         running, exponent = tl.associative_scan((s, q), 0, add, reverse=REVERSE)
         running, exponent = add(running, exponent, s_carry, q_carry)
@@ -55,7 +55,7 @@ def sum_at(sums, plane, left, has_left, right, has_right, WIDE: tl.constexpr):
     s = tl.load(sums + left, mask=has_left, other=0.0)
     t = tl.load(sums + right, mask=has_right, other=0.0)
     if WIDE:
-        q = tl.load(sums + plane + left, mask=has_left, other=EMPTY)
-        r = tl.load(sums + plane + right, mask=has_right, other=EMPTY)
+        q = tl.load(sums + plane + left, mask=has_left, other=EMPTY_EXPONENT)
+        r = tl.load(sums + plane + right, mask=has_right, other=EMPTY_EXPONENT)
         return add(s, q, t, r)
     return s + t, s
