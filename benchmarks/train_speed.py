@@ -26,11 +26,12 @@ from results_file import append_rows
 from rnc import FitConfig
 from rnc.data import Table, table_from_arrays
 from rnc.loss.theory import lower_bound
+from rnc.methods.objective import MethodSetup, Objective
 from rnc.model import Regressor
 from rnc.training.batches import Batches, Picked
 from rnc.training.graphs import GraphedStep
 from rnc.training.loop import Stage, make_fabric, run_stage
-from rnc.training.objectives import Objective, encoder_objective, head_objective
+from rnc.training.objectives import encoder_objective, head_objective
 from rnc.training.recipes import build_regressor, train
 from rnc.training.speed import tf32
 
@@ -63,10 +64,11 @@ def contestant(
         drop_last=True,
         bound=bound if name == "rnc" else None,
     )
+    setup = MethodSetup(model.head.config.d, targets, updates=1000, options=config.method_options)
     if name == "l1":
-        return stage, head_objective(model, config, targets, gather=False)
+        return stage, head_objective(model, config, setup)
     config = dataclasses.replace(config, objective=name)
-    return stage, encoder_objective(model, config, targets, updates=1000, gather=False)
+    return stage, encoder_objective(model, config, setup)
 
 
 def bound(targets: Tensor, views: int) -> Tensor:

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
 from rnc.data.source import DataSource
-from rnc.files import write_tensors
-from rnc.run.evaluate import evaluate_run, write_evaluation
+from rnc.run.evaluate import evaluate_run
 from rnc.run.fit import fit_run
-from rnc.run.folder import TRAIN_TARGETS, RunFolder
+from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.recipes import build_regressor
 
 FAST = FitConfig(
@@ -59,9 +57,9 @@ def untrained(
     model = build_regressor(table, config)
     model.save(folder, {"fit": config.to_json(), "data": {} if data is None else data.to_json()})
     write_evaluation(evaluate_run(model, table, config), folder)
-    targets = torch.from_numpy(table.y[table.rows("train")])
-    write_tensors(folder / TRAIN_TARGETS, {"targets": targets})
-    return RunFolder(folder, table)
+    run = RunFolder(folder, table)
+    run.write_train_targets(table.y[table.rows("train")])
+    return run
 
 
 def table_of(n: int = 300, targets: int = 1, **subgroup: Any) -> Table:

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from evaluation_cases import table_of, untrained, with_config, written
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.breakdown import bin_edges, group_errors, parse_range, target_errors
 from rnc.analyses.registry import analyse
 from rnc.metrics import mean_interval, r2_interval, shot_groups
-from rnc.run.folder import TRAIN_TARGETS, DoesNotApply, Options, RunFolder
+from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 
 
 def errors_of(run, table):
@@ -170,7 +171,7 @@ def test_bins_of_whole_numbers_hold_equally_many(values, edges):
 
 def test_a_run_that_kept_no_training_targets_has_no_density(tmp_path):
     run = untrained(tmp_path, table_of())
-    (tmp_path / TRAIN_TARGETS).unlink()
+    (tmp_path / TRAIN_TARGETS_FILE).unlink()
     analyse(RunFolder(tmp_path), "targets")
     assert written(run, "targets")["price"]["n_train"] is None
 
@@ -179,7 +180,7 @@ def test_a_run_that_kept_no_training_targets_has_no_density(tmp_path):
 
 
 def test_errors_are_split_by_what_training_has_seen(run, table):
-    analyse(run, "unseen", Options(seen=((30.0, 40.0), (55.0, 60.0))))
+    analyse(run, "unseen", AnalysisOptions(seen=((30.0, 40.0), (55.0, 60.0))))
     found = written(run, "unseen")
     errors, truth, _ = errors_of(run, table)
     y = truth[:, 0]
@@ -195,7 +196,7 @@ def test_ends_of_a_range_are_seen(tmp_path):
     table = table_of()
     table.y[:] = np.arange(300.0)[:, None] // 3
     run = untrained(tmp_path, table, with_config(head="mse"))
-    analyse(run, "unseen", Options(seen=((10.0, 19.0),)))
+    analyse(run, "unseen", AnalysisOptions(seen=((10.0, 19.0),)))
     assert written(run, "unseen")["seen"]["n"] == 10
 
 
@@ -203,9 +204,9 @@ def test_ranges_must_leave_samples_on_both_sides(run):
     with pytest.raises(DoesNotApply, match=r"ranges of price .* --seen LOW:HIGH"):
         analyse(run, "unseen")
     with pytest.raises(ValueError, match=r"all 100 are inside 0:999\. price runs from .* choose"):
-        analyse(run, "unseen", Options(seen=((0.0, 999.0),)))
+        analyse(run, "unseen", AnalysisOptions(seen=((0.0, 999.0),)))
     with pytest.raises(ValueError, match=r"all 100 are outside 1:2\."):
-        analyse(run, "unseen", Options(seen=((1.0, 2.0),)))
+        analyse(run, "unseen", AnalysisOptions(seen=((1.0, 2.0),)))
 
 
 @pytest.mark.parametrize("text", ["20", "20:", "a:b", "5:3", "1:2:3", "0:inf", "nan:1"])

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluation_cases import data_of, files, fitted, houses, table_of, untrained
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import ANALYSES, TRAINING, analyse, choose
 from rnc.analyses.standard import STANDARD
 from rnc.cli import app
 from rnc.files import read_tensors
-from rnc.run.folder import Options
 
 DOCS = Path(__file__).parent.parent / "docs" / "analyses.md"
 
@@ -124,7 +124,7 @@ def test_without_analyses_the_scores_are_shown(run):
 
 
 def test_a_stopped_analysis_says_that_it_goes_on(run, monkeypatch):
-    def stop(run: object, options: Options) -> None:
+    def stop(run: object, options: AnalysisOptions) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(ANALYSES, "order", stop)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.neighbors import NearestNeighbors
 
 from evaluation_cases import table_of, untrained, with_config, written
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.maps import (
     default_method,
     map_features,
@@ -17,7 +18,7 @@ from rnc.analyses.maps import (
 )
 from rnc.analyses.registry import analyse
 from rnc.files import read_tensors
-from rnc.run.folder import DoesNotApply, Options
+from rnc.run.folder import DoesNotApply
 
 FEATURES = np.random.default_rng(0).normal(size=(60, 5)) * [9, 4, 1, 1, 1]
 
@@ -104,7 +105,7 @@ def test_the_plain_map_grows_with_the_first_target(run):
 
 
 def test_a_map_names_the_rows_of_its_points(run):
-    analyse(run, "map", Options(map_method="pca"))
+    analyse(run, "map", AnalysisOptions(map_method="pca"))
     found = written(run, "map")
     assert list(found) == ["method", "rows", "x", "y"]
     assert found["method"] == "pca"
@@ -130,7 +131,7 @@ def test_what_makes_no_map_is_refused(run, monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'rank-n-contrast\[umap\]'.* tsne or pca"):
         map_features(FEATURES, "umap")
     with pytest.raises(ValueError, match="Unknown map method 'isomap'; known are pca, tsne, umap"):
-        analyse(run, "map", Options(map_method="isomap"))
+        analyse(run, "map", AnalysisOptions(map_method="isomap"))
     with pytest.raises(ValueError, match=r"k >= 4; got \(3, 5\)"):
         map_features(FEATURES[:3])
     with pytest.raises(DoesNotApply, match="those of all 6 samples are the same"):

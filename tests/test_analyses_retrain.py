@@ -9,11 +9,12 @@ import pytest
 
 from evaluation_cases import fitted, houses, table_of, untrained, with_config, written
 from rnc.analyses import retrain
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import analyse
 from rnc.analyses.retrain import other_table, with_share
 from rnc.data import DataError, table_from_arrays
 from rnc.data.source import DataSource
-from rnc.run.folder import DoesNotApply, Options, RunFolder
+from rnc.run.folder import DoesNotApply, RunFolder
 from training_cases import fit
 
 
@@ -64,7 +65,7 @@ def test_shares_are_nested_seeded_and_leave_other_splits_alone():
 
 
 def test_both_schemes_are_trained_on_every_share(run, trainings):
-    analyse(run, "reduced", Options(shares=(0.1, 1.0)))
+    analyse(run, "reduced", AnalysisOptions(shares=(0.1, 1.0)))
     rows = written(run, "reduced")["rows"]
     assert [list(row) for row in rows] == [["scheme", "share", "n", "seed", "mae", "r2"]] * 4
     shares = [(row["scheme"], row["share"], row["n"]) for row in rows]
@@ -92,26 +93,26 @@ def test_what_is_finished_is_not_trained_again(run, trainings):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        analyse(run, "reduced", Options(shares=(0.5,), show=stop))
+        analyse(run, "reduced", AnalysisOptions(shares=(0.5,), show=stop))
     assert len(trainings) == 2
     assert "probe on 56 rows: encoder" in seen
     assert not (run.path / "analyses" / "reduced.json").exists()
     folder = run.path / "analyses" / "reduced"
     assert (folder / "end2end-56-0" / "checkpoint" / "last.safetensors").exists()
-    analyse(run, "reduced", Options(shares=(0.5,)))
+    analyse(run, "reduced", AnalysisOptions(shares=(0.5,)))
     assert len(trainings) == 3  # the second one, from its last epoch
     resumed = written(run, "reduced")
-    analyse(run, "reduced", Options(shares=(0.5,)))
+    analyse(run, "reduced", AnalysisOptions(shares=(0.5,)))
     assert len(trainings) == 3
     assert written(run, "reduced") == resumed
     assert not list((run.path / "analyses").rglob("checkpoint"))
     shutil.rmtree(run.path / "analyses")
-    analyse(run, "reduced", Options(shares=(0.5,)))
+    analyse(run, "reduced", AnalysisOptions(shares=(0.5,)))
     assert written(run, "reduced") == resumed
 
 
 def test_more_seeds_are_more_rows(run, trainings):
-    analyse(run, "reduced", Options(shares=(0.5,), seeds=2))
+    analyse(run, "reduced", AnalysisOptions(shares=(0.5,), seeds=2))
     rows = written(run, "reduced")["rows"]
     assert [(row["scheme"], row["seed"]) for row in rows] == [
         *(("probe", 0), ("probe", 1)),
@@ -124,18 +125,18 @@ def test_more_seeds_are_more_rows(run, trainings):
 def test_what_cannot_be_trained_again_is_refused(run):
     for shares, got in (((0.5, 2.0), "0.5, 2.0 and 1"), ((), "no shares and 1")):
         with pytest.raises(ValueError, match=f"shares above 0 and up to 1.* got {got}"):
-            analyse(run, "reduced", Options(shares=shares))
+            analyse(run, "reduced", AnalysisOptions(shares=shares))
     run.config["model"]["encoder"] = "own"
     for name in ("reduced", "transfer"):
         with pytest.raises(DoesNotApply, match="an encoder of your own, which cannot be built"):
-            analyse(run, name, Options(data=run.path))
+            analyse(run, name, AnalysisOptions(data=run.path))
 
 
 # ---------------------------------------------------------------------------------------- transfer
 
 
 def test_a_transfer_to_its_own_data_is_the_run_itself(run, source):
-    analyse(run, "transfer", Options(data=source))
+    analyse(run, "transfer", AnalysisOptions(data=source))
     found = written(run, "transfer")
     assert found["data"] == str(source)
     assert [list(row) for row in found["rows"]] == [["scheme", "mae", "r2", "spearman"]] * 3
@@ -152,7 +153,7 @@ def test_a_transfer_to_its_own_data_is_the_run_itself(run, source):
 def test_fine_tuning_goes_on_from_the_encoder(source, tmp_path, trainings):
     config = with_config(epochs=1, head_epochs=100, lr=0.02)
     run = fitted(tmp_path / "run", source, config)
-    analyse(run, "transfer", Options(data=source))
+    analyse(run, "transfer", AnalysisOptions(data=source))
     probe, finetune, _ = written(run, "transfer")["rows"]
     assert [config.scheme for config, _ in trainings] == ["finetune", "end2end"]
     assert finetune["spearman"] != probe["spearman"]  # the encoder has moved
@@ -165,7 +166,7 @@ def test_a_transfer_needs_no_objective(source, tmp_path):
     config["fit"]["objective"] = "own"  # a function that is gone
     (tmp_path / "own" / "config.json").write_text(json.dumps(config))
     for run in runs:
-        analyse(RunFolder(run.path), "transfer", Options(data=source))
+        analyse(RunFolder(run.path), "transfer", AnalysisOptions(data=source))
         assert len(written(run, "transfer")["rows"]) == 3
 
 
@@ -174,23 +175,23 @@ def test_another_table_may_have_another_target_and_its_own_split(run, tmp_path):
     path = houses(tmp_path / "rents.csv", n=60, seed=1, split=split)
     frame = pd.read_csv(path).rename(columns={"price": "rent"}).drop(columns=["town", "age"])
     frame.to_csv(path, index=False)
-    table = other_table(run, Options(data=path, target=("rent",)))
+    table = other_table(run, AnalysisOptions(data=path, target=("rent",)))
     assert table.target_names == ("rent",)
     assert table.split.tolist() == ["train"] * 30 + ["val"] * 10 + ["test"] * 20
     assert table.preprocessing == run.model.config.preprocessing
     np.testing.assert_array_equal(table.y[:, 0], frame["rent"])
     with pytest.raises(DataError, match="price"):
-        other_table(run, Options(data=path))
+        other_table(run, AnalysisOptions(data=path))
 
 
 def test_rows_of_a_group_stay_together_in_a_transfer(run, tmp_path):
     run.config["data"]["group_column"] = "street"
     path = houses(tmp_path / "other.csv", n=90, street=np.arange(90) // 6)
-    table = other_table(run, Options(data=path))
+    table = other_table(run, AnalysisOptions(data=path))
     splits = pd.Series(table.split).groupby(np.arange(90) // 6).nunique()
     assert set(table.split) == {"train", "val", "test"}
     assert (splits == 1).all()
-    plain = other_table(run, Options(data=houses(tmp_path / "plain.csv", n=90)))
+    plain = other_table(run, AnalysisOptions(data=houses(tmp_path / "plain.csv", n=90)))
     assert (pd.Series(plain.split).groupby(np.arange(90) // 6).nunique() > 1).any()
 
 
@@ -198,7 +199,7 @@ def test_a_transfer_needs_data_of_the_same_shape(run, tmp_path):
     with pytest.raises(DoesNotApply, match="table to transfer to: --data"):
         analyse(run, "transfer")
     with pytest.raises(DataError, match=r"nowhere\.csv does not exist"):
-        analyse(run, "transfer", Options(data=tmp_path / "nowhere.csv"))
+        analyse(run, "transfer", AnalysisOptions(data=tmp_path / "nowhere.csv"))
     signals = np.random.default_rng(0).normal(size=(40, 2, 50)).astype(np.float32)
     np.savez(tmp_path / "waves.npz", x=signals, y=signals[:, 0, 0], split=["train"] * 40)
     waves = untrained(
@@ -209,5 +210,5 @@ def test_a_transfer_needs_data_of_the_same_shape(run, tmp_path):
     )
     np.savez(tmp_path / "long.npz", x=np.tile(signals, 2), y=signals[:, 0, 0])
     with pytest.raises(DataError, match=r"sees samples of shape \(2, 45\);.* have \(2, 90\)"):
-        analyse(waves, "transfer", Options(data=tmp_path / "long.npz"))
-    assert set(other_table(waves, Options(data=tmp_path / "waves.npz")).split) == {"train"}
+        analyse(waves, "transfer", AnalysisOptions(data=tmp_path / "long.npz"))
+    assert set(other_table(waves, AnalysisOptions(data=tmp_path / "waves.npz")).split) == {"train"}

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from evaluation_cases import images_of, table_of, untrained, with_config, written
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.corruption import CORRUPTIONS, corrupt
 from rnc.analyses.registry import analyse
-from rnc.run.folder import DoesNotApply, Options
+from rnc.run.folder import DoesNotApply
 
 CONFIG = with_config(encoder="small-cnn", image_size=32)
 
@@ -16,7 +17,7 @@ def test_every_type_and_severity_has_an_error(tmp_path):
     table = images_of(n=15)
     run = untrained(tmp_path, table, CONFIG)
     seen = []
-    options = Options(show=lambda done, total, what: seen.append((done, total, what)))
+    options = AnalysisOptions(show=lambda done, total, what: seen.append((done, total, what)))
     analyse(run, "corruption", options)
     found = written(run, "corruption")
     assert list(found) == ["measure", "n", "clean", "rows", "mean"]
@@ -37,7 +38,7 @@ def test_every_type_and_severity_has_an_error(tmp_path):
 def test_many_images_are_a_draw_and_grey_ones_are_not_saturated(tmp_path):
     table = images_of(n=30, channels=1)
     run = untrained(tmp_path, table, CONFIG)
-    analyse(run, "corruption", Options(corruption_samples=3))
+    analyse(run, "corruption", AnalysisOptions(corruption_samples=3))
     found = written(run, "corruption")
     assert found["n"] == 3
     assert {row["name"] for row in found["rows"]} == set(CORRUPTIONS) - {"saturate"}
@@ -52,4 +53,4 @@ def test_a_run_that_cannot_be_corrupted_says_why(tmp_path):
     with pytest.raises(DoesNotApply, match=r"at least 32 x 32 pixels.* got 20 x 20"):
         analyse(small, "corruption")
     with pytest.raises(ValueError, match="--corruption-samples must be 1 or more; got 0"):
-        analyse(small, "corruption", Options(corruption_samples=0))
+        analyse(small, "corruption", AnalysisOptions(corruption_samples=0))

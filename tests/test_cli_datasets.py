@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dataset_copies
 from rnc.cli import app
-from rnc.data.datasets.registry import datasets, read_dataset
+from rnc.data.datasets.registry import DATASETS, read_dataset
 from rnc.run.folder import RunFolder
 
 FAST = ["--preset", "quick", "--epochs", "1", "--batch-size", "4", "--device", "cpu"]
@@ -29,7 +29,7 @@ def run(*words: str | Path) -> tuple[int, str]:
 def test_the_list_says_what_each_is_and_how_to_get_it() -> None:
     code, text = run("datasets")
     assert code == 0
-    for dataset in datasets().values():
+    for dataset in DATASETS.values():
         assert f"{dataset.title}: {dataset.what}" in text
         assert f"access: {dataset.access}" in text
     assert 'pip install "rank-n-contrast[eeg]"' in text

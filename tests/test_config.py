@@ -156,7 +156,7 @@ def test_rnc_needs_two_rows_to_contrast() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"scheme": "regularize", "objective": "supcon"},
-        r"adds the RnC loss .*; got objective='supcon'\. Use objective='rnc', or scheme probe",
+        r"adds a loss of the .*; got objective='supcon'\. Use objective='rnc', or scheme probe",
     ),
     ({"objective": "simclr", "views": 1}, r"views of a sample: views must be at least 2; got 1\."),
     ({"objective": "dino", "views": 0}, r"views of a sample: views must be at least 2; got 0\."),

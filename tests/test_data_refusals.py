@@ -1,13 +1,18 @@
 """Labelled data that cannot be used, and what the error says."""
 
 import pickle
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
+import rnc
 from data_cases import csv_of, npz_of, write
+from rnc.cli import app
 from rnc.data import DataError, Table, read_table, table_from_arrays
 
 
@@ -243,3 +248,19 @@ def test_table_refuses_fields_that_do_not_fit():
     with pytest.raises(DataError, match=r"one of train, val, test; got 'tset'"):
         table.rows("tset")
     assert isinstance(table, Table)
+
+
+def flags_of(command):
+    """Every flag of a command and of the commands below it."""
+    below = getattr(command, "commands", {}).values()
+    own = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+    return own.union(*map(flags_of, below))
+
+
+def test_messages_advise_flags_that_exist():
+    flags = flags_of(typer.main.get_command(app))
+    source = Path(rnc.__file__).parent
+    for file in source.rglob("*.py"):
+        if file.relative_to(source).parts[0] not in ("cli", "experiments", "report"):
+            advised = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", file.read_text()))
+            assert advised <= flags, file

@@ -78,7 +78,7 @@ def test_counts_are_those_of_the_splits_and_the_key_is_the_split():
     model = model_for(table)
     for split in ("train", "val", "test"):
         scores = evaluate(model, table, split=split).scores
-        assert list(scores) == [split, "n", "subgroups", "readable"]
+        assert list(scores) == [split, "n", "subgroups", "readable", "columns"]
         assert scores["n"] == {"train": 40, "val": 10, "test": 10}
         rows = table.rows(split)
         mae = np.abs(model.predict(table.x[rows]) - table.y[rows]).mean()

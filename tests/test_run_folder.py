@@ -12,7 +12,7 @@ from rnc.analyses.command import evaluate_other
 from rnc.data import DataError
 from rnc.files import read_tensors, write_tensors
 from rnc.run.fit import fit_run
-from rnc.run.folder import TRAIN_TARGETS, DoesNotApply, RunFolder
+from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,14 @@ def test_a_run_gives_back_what_it_was_fitted_on_and_what_it_found(run):
 
 def test_other_data_are_scored_against_the_training_targets(copy, tmp_path):
     frame = pd.read_csv(copy.config["data"]["source"])
-    test = frame.iloc[copy.predictions["name"].astype(int) - 2]
+    test = frame.iloc[copy.predictions.frame["name"].astype(int) - 2]
     test.to_csv(tmp_path / "test.csv", index=False)
     folder = evaluate_other(copy.path, tmp_path / "test.csv")
     assert folder == copy.path / "evaluation-test"
     scores = RunFolder(folder).scores["test"]
     assert scores == pytest.approx(copy.scores["test"])
     assert {"r2", "few_mae"} <= set(scores)
-    (copy.path / TRAIN_TARGETS).unlink()  # as of a run that did not keep them
+    (copy.path / TRAIN_TARGETS_FILE).unlink()  # as of a run that did not keep them
     evaluate_other(copy.path, tmp_path / "test.csv", out=tmp_path / "out")
     assert set(scores) - set(RunFolder(tmp_path / "out").scores["test"]) >= {"r2", "few_mae"}
 
@@ -60,7 +60,7 @@ def test_training_targets_keep_their_digits(tmp_path):
     table = table_of()
     records = fit_run(table, FAST, tmp_path)
     next(records)  # they are there before the first epoch ends
-    targets = read_tensors(tmp_path / TRAIN_TARGETS)[0]["targets"]
+    targets = read_tensors(tmp_path / TRAIN_TARGETS_FILE)[0]["targets"]
     assert targets.dtype == torch.float64
     np.testing.assert_array_equal(targets, table.y[table.rows("train")])
 

@@ -11,6 +11,7 @@ from evaluation_cases import images_of, table_of, untrained, with_config
 from report_page import Page, sheets_of
 from rnc.files import read_tensors, write_tensors
 from rnc.report import write_report
+from rnc.report.thumbnails import sparklines
 from rnc.run import thumbnails as module
 from rnc.run.thumbnails import thumbnails
 from training_cases import signals
@@ -56,6 +57,14 @@ def test_a_short_signal_is_a_line_of_the_same_range(length):
     assert small.min() == pytest.approx(3)
     assert small.max() == pytest.approx(9 if length > 1 else 3)
     assert (np.diff(small[0, 0]) >= 0).all()
+
+
+def test_the_report_draws_every_channel_that_the_folder_keeps():
+    kept = thumbnails(np.random.default_rng(0).normal(size=(5, 9, 80)), np.arange(5))["signals"]
+    assert kept.shape[1] == module.CHANNELS
+    assert sparklines(kept)["channels"] == module.CHANNELS
+    more = np.zeros((5, 6, 64), np.float32)  # such as a later version may keep
+    assert sparklines(more)["channels"] == 6
 
 
 def test_chunks_make_no_difference(monkeypatch):

@@ -11,23 +11,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from rnc.config import FitConfig
 from rnc.data import Table
 from rnc.methods.c_mixup import mix_with
-from rnc.methods.dino import DinoLoss, cosine_schedule
-from rnc.methods.lds_fds import lds_weights
+from rnc.methods.dino import DinoLoss, DinoObjective, cosine_schedule
+from rnc.methods.lds_fds import FDS, lds_weights
+from rnc.methods.objective import (
+    BatchLabels,
+    FeatureObjective,
+    HeadObjective,
+    MethodSetup,
+    Objective,
+)
 from rnc.methods.ordinal_entropy import ordinal_entropy_loss
 from rnc.methods.ranksim import ranksim_loss
 from rnc.methods.simclr import ntxent_loss
 from rnc.methods.supcon import supcon_loss, to_classes
 from rnc.model import Regressor
 from rnc.training.batches import Batches, EncodedBatches, Mixup
-from rnc.training.objectives import (
-    Contrast,
-    Dino,
-    Labels,
-    Objective,
-    Supervised,
-    encoder_objective,
-    head_objective,
-)
+from rnc.training.objectives import encoder_objective, head_objective
 from rnc.training.recipes import build_regressor
 from training_cases import END2END, KINDS, columns, quick, same, unnormalised, weights, whole
 
@@ -41,8 +40,18 @@ def made(**changes: Any) -> tuple[Table, FitConfig, Regressor, Tensor, Tensor]:
     return table, config, model, views, torch.tensor(table.y[rows])
 
 
-def encoder_loss(config: FitConfig, model: Regressor, targets: Tensor) -> Objective:
-    return encoder_objective(model, config, targets, updates=10, gather=False)
+def setup_of(config: FitConfig, model: Regressor, targets: Tensor, updates: int) -> MethodSetup:
+    return MethodSetup(model.head.config.d, targets, updates, options=config.method_options)
+
+
+def encoder_loss(
+    config: FitConfig, model: Regressor, targets: Tensor, updates: int = 10
+) -> Objective:
+    return encoder_objective(model, config, setup_of(config, model, targets, updates))
+
+
+def head_loss(config: FitConfig, model: Regressor, targets: Tensor) -> Objective:
+    return head_objective(model, config, setup_of(config, model, targets, 10))
 
 
 def features_of(model: Regressor, views: Tensor) -> Tensor:
@@ -52,29 +61,29 @@ def features_of(model: Regressor, views: Tensor) -> Tensor:
 def test_supcon_contrasts_projections_of_one_bin() -> None:
     _, config, model, views, targets = made(objective="supcon", low=0, high=12, step=3)
     objective = encoder_loss(config, model, targets)
-    assert isinstance(objective, Contrast)
+    assert isinstance(objective, FeatureObjective)
     assert objective.projection is not None
     classes = to_classes(targets, 0, 12, 3)
     assert 1 < len(classes.unique()) < len(targets.unique())
     projections = objective.projection(features_of(model, views))
     expected = supcon_loss(projections, classes, temperature=0.1, base_temperature=0.1)
-    torch.testing.assert_close(objective(views, Labels(targets)), expected)
+    torch.testing.assert_close(objective(views, BatchLabels(targets)), expected)
     assert projections.shape == (20, 2, config.projection_size)
 
 
 def test_simclr_contrasts_projections_of_one_sample() -> None:
     _, config, model, views, targets = made(objective="simclr", contrast_temperature=0.3)
     objective = encoder_loss(config, model, targets)
-    assert isinstance(objective, Contrast)
+    assert isinstance(objective, FeatureObjective)
     assert objective.projection is not None
     expected = ntxent_loss(objective.projection(features_of(model, views)), temperature=0.3)
-    torch.testing.assert_close(objective(views, Labels(targets)), expected)
+    torch.testing.assert_close(objective(views, BatchLabels(targets)), expected)
 
 
 def test_dino_compares_the_student_with_the_teacher() -> None:
     _, config, model, views, targets = made(objective="dino", prototypes=32)
     objective = encoder_loss(config, model, targets)
-    assert isinstance(objective, Dino)
+    assert isinstance(objective, DinoObjective)
     with torch.no_grad():
         for parameter in objective.teacher.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -82,12 +91,12 @@ def test_dino_compares_the_student_with_the_teacher() -> None:
     student = objective.projection(objective.encoder(rows)).unflatten(0, (20, 2))
     teacher = objective.teacher_projection(objective.teacher(rows)).unflatten(0, (20, 2))
     expected = DinoLoss(32)(student, teacher)
-    loss = objective(views, Labels(targets))
+    loss = objective(views, BatchLabels(targets))
     torch.testing.assert_close(loss, expected)
     loss.backward()
     assert not objective.projection.prototypes.grad.any()  # in the first epoch
     objective.after_epoch()
-    objective(views, Labels(targets)).backward()
+    objective(views, BatchLabels(targets)).backward()
     assert objective.projection.prototypes.grad.any()
     assert all(p.grad is None for p in objective.teacher.parameters())
 
@@ -95,7 +104,7 @@ def test_dino_compares_the_student_with_the_teacher() -> None:
 def test_the_teacher_follows_by_the_published_schedule_and_remains() -> None:
     _, config, model, _, targets = made(objective="dino", original=True)
     objective = encoder_loss(config, model, targets)
-    assert isinstance(objective, Dino)
+    assert isinstance(objective, DinoObjective)
     expected = weights(objective.teacher)
     for step in range(10):
         with torch.no_grad():
@@ -113,11 +122,9 @@ def test_the_teacher_follows_by_the_published_schedule_and_remains() -> None:
 
 def test_a_short_training_has_a_teacher_that_forgets() -> None:
     _, config, model, _, targets = made(objective="dino")
-    short, long = (
-        encoder_objective(model, config, targets, updates=n, gather=False) for n in (40, 10**6)
-    )
-    assert isinstance(short, Dino)
-    assert isinstance(long, Dino)
+    short, long = (encoder_loss(config, model, targets, updates) for updates in (40, 10**6))
+    assert isinstance(short, DinoObjective)
+    assert isinstance(long, DinoObjective)
     assert (short.base, long.base) == (0.5, 0.996)
 
 
@@ -140,29 +147,29 @@ def test_a_regularizer_is_added_to_the_loss_of_the_head(
     _, config, model, views, targets = made(
         regularizer=name, regularizer_weight=weight, **END2END, **changes
     )
-    objective = head_objective(model, config, targets, gather=False)
+    objective = head_loss(config, model, targets)
     features = features_of(model, views)
     head = model.head.loss(model.head(features.flatten(0, 1)), targets.repeat_interleave(2, dim=0))
     extra = ranksim_loss if name == "ranksim" else ordinal_entropy_loss
     default = size * (0.1 if name == "ranksim" else 1.0)
     expected = head.mean() + (default if weight is None else weight) * extra(features, targets)
-    torch.testing.assert_close(objective(views, Labels(targets)), expected)
+    torch.testing.assert_close(objective(views, BatchLabels(targets)), expected)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_a_published_weight_is_as_published(optimizer: str) -> None:
     changes = {"regularizer": "ranksim", "original": True, "optimizer": optimizer, **END2END}
     _, config, model, _, targets = made(**changes)
-    objective = head_objective(model, config, targets, gather=False)
-    assert isinstance(objective, Supervised)
+    objective = head_loss(config, model, targets)
+    assert isinstance(objective, HeadObjective)
     assert [weight for weight, _ in objective.terms] == [100.0]
 
 
 def test_fds_moves_what_the_head_sees_from_the_second_epoch_on() -> None:
     _, config, model, views, targets = made(regularizer="fds", **END2END)
-    objective = head_objective(model, config, targets, gather=False)
-    plain = Supervised(model.encoder, model.head)
-    labels = Labels(targets)
+    objective = head_loss(config, model, targets)
+    plain = HeadObjective(model.encoder, model.head)
+    labels = BatchLabels(targets)
     torch.testing.assert_close(objective(views, labels), plain(views, labels))
     objective.after_epoch()
     with torch.no_grad():
@@ -175,11 +182,11 @@ def test_the_loss_of_lds_is_the_weighted_mean() -> None:
     _, _, model, views, targets = made(lds=True, **END2END)
     w = lds_weights(targets)
     losses = model.head.loss(model.head(model.features(views[:, 0])), targets)
-    objective = Supervised(model.encoder, model.head)
-    got = objective(views[:, :1], Labels(targets, w))
+    objective = HeadObjective(model.encoder, model.head)
+    got = objective(views[:, :1], BatchLabels(targets, w))
     torch.testing.assert_close(got, (w * losses).mean().float())
-    unweighted = Supervised(model.encoder, model.head, weighted=False)
-    torch.testing.assert_close(unweighted(views[:, :1], Labels(targets, w)), losses.mean())
+    unweighted = HeadObjective(model.encoder, model.head, weighted=False)
+    torch.testing.assert_close(unweighted(views[:, :1], BatchLabels(targets, w)), losses.mean())
 
 
 # ------------------------------------------------------------------------- batches
@@ -289,7 +296,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
 
 def objective_of(config: FitConfig, model: Regressor, targets: Tensor) -> Objective:
     if config.scheme == "end2end":
-        return head_objective(model, config, targets, gather=False)
+        return head_loss(config, model, targets)
     return encoder_loss(config, model, targets)
 
 
@@ -302,7 +309,7 @@ def test_a_step_looks_at_no_value(name: str) -> None:
     _, config, model, views, targets = made(**OBJECTIVES[name])
     objective = objective_of(config, model, targets)
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        labels = Labels(mode.from_tensor(targets), mode.from_tensor(torch.rand(20).double()))
+        labels = BatchLabels(mode.from_tensor(targets), mode.from_tensor(torch.rand(20).double()))
         objective(mode.from_tensor(views), labels).backward()
         objective.after_update()
 
@@ -312,8 +319,9 @@ def test_what_is_remembered_stays_where_it_is(name: str) -> None:
     """A CUDA graph writes to the addresses that it saw first, in every epoch."""
     _, config, model, views, targets = made(**OBJECTIVES[name])
     objective = objective_of(config, model, targets)
-    objective(views, Labels(targets)).backward()
-    fds = objective.fds if isinstance(objective, Supervised) else None
+    objective(views, BatchLabels(targets)).backward()
+    fds = objective.calibration if isinstance(objective, HeadObjective) else None
+    assert fds is None or isinstance(fds, FDS)
 
     def addresses() -> list[int]:
         kept = list(objective.state_dict().values())
@@ -321,7 +329,7 @@ def test_what_is_remembered_stays_where_it_is(name: str) -> None:
 
     before = addresses()
     for _ in range(2):
-        objective(views, Labels(targets)).backward()
+        objective(views, BatchLabels(targets)).backward()
         objective.after_update()
         objective.after_epoch()
     assert addresses() == before
@@ -332,7 +340,7 @@ def test_an_objective_goes_on_from_its_own_state() -> None:
         _, config, model, views, targets = made(**OBJECTIVES[name])
         objective = objective_of(config, model, targets)
         for _ in range(2):
-            objective(views, Labels(targets))
+            objective(views, BatchLabels(targets))
             objective.after_update()
             objective.after_epoch()
         own = {name: value.clone() for name, value in objective.own_state().items()}

@@ -31,11 +31,9 @@ from torch import Tensor, nn
 from rnc.config import (
     Device,
     FitConfig,
-    Objective,
     Optimizer,
     Precision,
     Preset,
-    Regularizer,
     Scheme,
     Solver,
     Switch,
@@ -44,9 +42,9 @@ from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.heads import HeadOptions, PerTarget
+from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
 from rnc.training.loop import Record
-from rnc.training.objectives import PairLoss
 from rnc.training.recipes import build_regressor, train
 
 
@@ -98,8 +96,8 @@ class RnCRegressor(
         self,
         *,
         scheme: Scheme = "probe",
-        objective: Objective | PairLoss = "rnc",
-        regularizer: Regularizer = "none",
+        objective: str | PairLoss = "rnc",
+        regularizer: str = "none",
         regularizer_weight: float | None = None,
         lds: bool = False,
         c_mixup: bool = False,

@@ -22,8 +22,10 @@ from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import HeadConfig, build_head
 
+CONFIG_FILE = "config.json"
+MODEL_FILE = "model.safetensors"
 FORMAT = 1
-"""Version of the run folder; a reader refuses any other."""
+"""Version of the run folder, in config.json; a reader refuses any other."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,13 @@ class Regressor(nn.Module):
             extra: further entries of config.json, such as the FitConfig.
         """
         self.save_config(folder, extra)
-        write_tensors(Path(folder) / "model.safetensors", self.state_dict())
+        write_tensors(Path(folder) / MODEL_FILE, self.state_dict())
 
     def save_config(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
         """Write config.json only, as before training."""
         model = dataclasses.asdict(self.config)
         content = {"format": FORMAT, "model": model, **(extra or {})}
-        write_json(Path(folder) / "config.json", content)
+        write_json(Path(folder) / CONFIG_FILE, content)
 
     @classmethod
     def load(cls, folder: str | Path, encoder: nn.Module | None = None) -> "Regressor":
@@ -152,10 +154,10 @@ class Regressor(nn.Module):
         folder = Path(folder)
         config = ModelConfig(**read_config(folder)["model"])
         model = cls(config, encoder)
-        weights = folder / "model.safetensors"
+        weights = folder / MODEL_FILE
         if not weights.exists():
             raise FileNotFoundError(
-                f"{folder} has no model.safetensors: the run is not finished. Continue it with "
+                f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "
                 "`rnc fit ... --resume`."
             )
         model.load_state_dict(read_tensors(weights)[0])
@@ -169,10 +171,12 @@ def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a run folder of this version."""
-    path = folder / "config.json"
+    path = folder / CONFIG_FILE
     if not path.exists():
         found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
-        raise FileNotFoundError(f"{folder} is no run folder: it needs a config.json; got {found}.")
+        raise FileNotFoundError(
+            f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {found}."
+        )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if config.get("format") != FORMAT:
         raise ValueError(

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.metrics import SHOTS, Columns, Interval, mean_interval, r2, r2_interval, shot_groups
-from rnc.run.evaluate import SUFFIX
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
+from rnc.run.predictions import SUBGROUP_SUFFIX
 
 BINS = 20
 ENOUGH = 20
@@ -36,11 +37,10 @@ def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------- intervals
 
 
-def score_intervals(run: RunFolder, _: Options) -> Result:
+def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Intervals of the scores of the test split: mae, r2, and mae of the shot groups."""
     scores, errors = run.scores["test"], run.errors.mean(axis=1)
-    columns = [f"{name}_predicted" for name in run.targets]
-    prediction = np.asarray(run.predictions[columns], dtype=np.float64)
+    prediction = run.predictions.predicted
     found = {"mae": mean_interval(errors)}
     usual = r2_interval(prediction, run.truth)
     if usual is not None and "r2" in scores:
@@ -52,16 +52,18 @@ def score_intervals(run: RunFolder, _: Options) -> Result:
         for name in SHOTS:
             if f"{name}_mae" in scores:
                 found[f"{name}_mae"] = mean_interval(errors[shots == name])
-    return Result({name: span._asdict() for name, span in found.items() if span is not None})
+    return AnalysisResult(
+        {name: span._asdict() for name, span in found.items() if span is not None}
+    )
 
 
 # --------------------------------------------------------------------------------- subgroups
 
 
-def subgroups(run: RunFolder, _: Options) -> Result:
+def subgroups(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Error of every group of every subgroup column, the worst group, and worst minus best."""
     errors = run.errors.mean(axis=1)
-    return Result(
+    return AnalysisResult(
         {
             name: group_errors(errors, groups.codes, groups.names)
             for name, groups in _columns(run).items()
@@ -96,7 +98,7 @@ def group_errors(
     return {"groups": groups, "worst": ordered[-1]["value"], "gap": gap}
 
 
-def readable_columns(run: RunFolder, _: Options) -> Result:
+def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """How well every subgroup column can be read from the features."""
     found = {}
     for name, groups in _columns(run).items():
@@ -108,7 +110,7 @@ def readable_columns(run: RunFolder, _: Options) -> Result:
             f"No subgroup column of {run.path} can be read back: a probe needs two values with "
             "five samples each, or ten numbers. Fit with --subgroup-column for such a column."
         )
-    return Result(found)
+    return AnalysisResult(found)
 
 
 def _columns(run: RunFolder) -> dict[str, Groups]:
@@ -116,8 +118,10 @@ def _columns(run: RunFolder) -> dict[str, Groups]:
     scored, found = run.scores["subgroups"], {}
     for name, texts in run.subgroups.items():
         key = name
-        while key not in scored and key.endswith(SUFFIX):  # added where a target has the name
-            key = key.removesuffix(SUFFIX)
+        while key not in scored and key.endswith(
+            SUBGROUP_SUFFIX
+        ):  # added where a target has the name
+            key = key.removesuffix(SUBGROUP_SUFFIX)
         if key in scored:
             found[name] = groups_named(texts, list(scored[key]))
     if not found:
@@ -132,9 +136,9 @@ def _columns(run: RunFolder) -> dict[str, Groups]:
 # ----------------------------------------------------------------------------------- targets
 
 
-def targets(run: RunFolder, _: Options) -> Result:
+def targets(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Error against the value of every target, with the number of training labels there."""
-    return Result(
+    return AnalysisResult(
         {
             name: target_errors(
                 run.errors[:, i],
@@ -195,7 +199,7 @@ def _bins(values: NDArray[Any], edges: Columns) -> NDArray[np.int64]:
 # ------------------------------------------------------------------------------------ unseen
 
 
-def unseen(run: RunFolder, options: Options) -> Result:
+def unseen(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """Error inside and outside the ranges of the first target that training has seen."""
     name, values = run.targets[0], run.truth[:, 0]
     if not options.seen:
@@ -214,7 +218,7 @@ def unseen(run: RunFolder, options: Options) -> Result:
             f"{ranges}. {name} runs from {values.min():g} to {values.max():g}: choose other ranges."
         )
     errors = run.errors.mean(axis=1)
-    return Result(
+    return AnalysisResult(
         {
             "ranges": [list(one) for one in options.seen],
             "seen": mean_error(errors[inside]),

@@ -7,9 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import ALL, analyse, choose
-from rnc.run.evaluate import evaluate_run, write_evaluation
-from rnc.run.folder import DoesNotApply, Options, RunFolder
+from rnc.run.evaluate import evaluate_run
+from rnc.run.folder import DoesNotApply, RunFolder, write_evaluation
 
 
 def evaluate_other(
@@ -40,7 +41,7 @@ def evaluate_other(
 
 
 def run_analyses(
-    folder: Path, names: Sequence[str], options: Options, console: Console
+    folder: Path, names: Sequence[str], options: AnalysisOptions, console: Console
 ) -> list[Path]:
     """Do analyses by name, with a progress bar; the files they are in.
 
@@ -73,7 +74,7 @@ def run_analyses(
     return paths
 
 
-def _with_progress(run: RunFolder, name: str, options: Options, console: Console) -> Path:
+def _with_progress(run: RunFolder, name: str, options: AnalysisOptions, console: Console) -> Path:
     bar = Progress(
         TextColumn("{task.fields[what]:<32}"),
         BarColumn(),

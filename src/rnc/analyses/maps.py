@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA  # type: ignore[import-untyped]
 from sklearn.manifold import TSNE  # type: ignore[import-untyped]
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.loss.pairwise import Pairwise, resolve_similarity
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
 MOST_ROWS = 200
 LEAST_POINTS = 4
@@ -21,7 +22,7 @@ Map = Callable[[NDArray[np.float64], int], NDArray[Any]]
 """Features (k, d) and a seed -> points (k, 2)."""
 
 
-def map_analysis(run: RunFolder, options: Options) -> Result:
+def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """A 2-D map of the features in features.safetensors."""
     method = options.map_method or default_method()
     if len(run.rows) < LEAST_POINTS:
@@ -32,7 +33,7 @@ def map_analysis(run: RunFolder, options: Options) -> Result:
     options.show(0, 1, f"{method} of {len(run.rows)} samples")
     points = map_features(run.features, method)
     x, y = points.T.astype(float).tolist()
-    return Result({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
+    return AnalysisResult({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
 
 
 def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) -> NDArray[Any]:
@@ -69,7 +70,7 @@ def default_method() -> str:
     return "umap" if find_spec("umap") is not None else "tsne"
 
 
-def pca(run: RunFolder, _: Options) -> Result:
+def pca(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """The first two principal components of the features, with their shares of the variance."""
     if len(run.rows) < 2:
         raise DoesNotApply(
@@ -81,7 +82,7 @@ def pca(run: RunFolder, _: Options) -> Result:
     # Each component points to where the labels grow, so that maps of several runs compare.
     falls = (points * (labels - labels.mean())[:, None]).sum(axis=0) < 0
     x, y = np.where(falls, -points, points).T.tolist()
-    return Result({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
+    return AnalysisResult({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
 
 
 def principal_components(
@@ -141,12 +142,12 @@ MAPS: dict[str, Map] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
 # -------------------------------------------------------------------------------- similarity
 
 
-def similarity(run: RunFolder, _: Options) -> Result:
+def similarity(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """The similarity matrix of the features, by the run's similarity, in order of the label."""
     labels = run.truth[run.rows, 0]
     chosen, matrix = sorted_similarity(run.features, labels, run.fit.similarity)
     content = {"target": run.targets[0], "labels": labels[chosen].tolist()}
-    return Result(content, {"matrix": torch.from_numpy(matrix)})
+    return AnalysisResult(content, {"matrix": torch.from_numpy(matrix)})
 
 
 def sorted_similarity(

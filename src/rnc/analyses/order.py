@@ -8,18 +8,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.loss import rnc_loss
 from rnc.loss.pairwise import Pairwise
 from rnc.loss.theory import is_delta_ordered, lower_bound
 from rnc.metrics import ordinality
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
 LEAST = 3
 _NEARLY_ONE = 1 - 1e-9
 _STEPS = 30  # halvings of 0..1
 
 
-def order(run: RunFolder, _: Options) -> Result:
+def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Loss, bound, gap and delta on batches of the test features, and ordinality on all."""
     if len(run.rows) < LEAST:
         raise DoesNotApply(
@@ -33,7 +34,7 @@ def order(run: RunFolder, _: Options) -> Result:
     )
     for name, score in ordinality(run.features, truth, **run.pairs)._asdict().items():
         found[name] = None if math.isnan(score) else score
-    return Result(found)
+    return AnalysisResult(found)
 
 
 def order_of(

@@ -8,13 +8,14 @@ docs/analyses.md says what each answers. Nothing else of the folder changes.
 from collections.abc import Sequence
 from pathlib import Path
 
+from rnc.analyses.analysis import Analysis, AnalysisOptions
 from rnc.analyses.breakdown import readable_columns, unseen
 from rnc.analyses.maps import map_analysis
 from rnc.analyses.order import order
 from rnc.analyses.retrain import reduced, transfer
-from rnc.analyses.standard import STANDARD, Analysis, write_analysis
+from rnc.analyses.standard import STANDARD
 from rnc.analyses.sweep import corruption
-from rnc.run.folder import Options, RunFolder
+from rnc.run.folder import RunFolder
 
 ANALYSES: dict[str, Analysis] = {
     "map": map_analysis,
@@ -31,7 +32,7 @@ TRAINING = ("reduced", "transfer")
 ALL = "all"
 
 
-def analyse(run: RunFolder | Path | str, name: str, options: Options | None = None) -> Path:
+def analyse(run: RunFolder | Path | str, name: str, options: AnalysisOptions | None = None) -> Path:
     """Do one analysis of a finished run and write it; the JSON file it is in.
 
     Args:
@@ -41,7 +42,7 @@ def analyse(run: RunFolder | Path | str, name: str, options: Options | None = No
     """
     choose([name])
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
-    return write_analysis(run, name, ANALYSES[name](run, options or Options()))
+    return run.write_analysis(name, ANALYSES[name](run, options or AnalysisOptions()))
 
 
 def choose(names: Sequence[str]) -> list[str]:

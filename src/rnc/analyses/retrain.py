@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rnc.analyses.analysis import AnalysisOptions, ShowProgress
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
-from rnc.data.labels import holds_splits
 from rnc.data.sources import ARRAYS, existing, read_frame
-from rnc.data.splits import make_split
+from rnc.data.splits import holds_splits, make_split
 from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder, Show
+from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.training.probe import solve_head
 from rnc.training.recipes import build_regressor, train
 
@@ -29,7 +29,7 @@ _SPLIT = "split"
 # ----------------------------------------------------------------------------------- reduced
 
 
-def reduced(run: RunFolder, options: Options) -> Result:
+def reduced(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """Scores after training on nested shares of the training rows, by the run's scheme and end2end.
 
     Validation and test rows stay. The whole by the run's scheme and seed is the run itself. What
@@ -57,7 +57,7 @@ def reduced(run: RunFolder, options: Options) -> Result:
             folder = run.path / "analyses" / "reduced" / f"{scheme}-{n}-{seed}"
             scores = _finished(less, config, folder, options.show)
         rows.append({"scheme": scheme, "share": share, "n": n, "seed": seed, **_two(scores)})
-    return Result({"rows": rows})
+    return AnalysisResult({"rows": rows})
 
 
 def with_share(table: Table, share: float, seed: int = 0) -> Table:
@@ -79,7 +79,7 @@ def with_share(table: Table, share: float, seed: int = 0) -> Table:
     return dataclasses.replace(table, split=split)
 
 
-def _finished(table: Table, config: FitConfig, folder: Path, show: Show) -> dict[str, Any]:
+def _finished(table: Table, config: FitConfig, folder: Path, show: ShowProgress) -> dict[str, Any]:
     """Scores of a training that an earlier call has finished, or that this one does."""
     path = folder / "scores.json"
     if not path.exists():
@@ -91,7 +91,7 @@ def _finished(table: Table, config: FitConfig, folder: Path, show: Show) -> dict
     return scores
 
 
-def _check(run: RunFolder, options: Options) -> None:
+def _check(run: RunFolder, options: AnalysisOptions) -> None:
     _check_encoder(run)
     bad = [share for share in options.shares if not 0 < share <= 1]
     if bad or not options.shares or options.seeds < 1:
@@ -108,7 +108,7 @@ def _two(scores: dict[str, Any]) -> dict[str, float | None]:
 # ---------------------------------------------------------------------------------- transfer
 
 
-def transfer(run: RunFolder, options: Options) -> Result:
+def transfer(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """Scores on another table of the run's encoder, frozen and fine-tuned, and of a new one.
 
     probe: a head solved on the frozen encoder. finetune: then all weights, as scheme finetune does.
@@ -141,10 +141,10 @@ def transfer(run: RunFolder, options: Options) -> Result:
     model = build_regressor(table, end2end)
     _train(model, table, end2end, options.show, "scratch")
     score("scratch", model)
-    return Result({"data": str(options.data), "rows": rows})
+    return AnalysisResult({"data": str(options.data), "rows": rows})
 
 
-def other_table(run: RunFolder, options: Options) -> Table:
+def other_table(run: RunFolder, options: AnalysisOptions) -> Table:
     """The table to transfer to, prepared as the run's.
 
     A column "split" of train, val and test splits it; without one, a seeded split is made, that
@@ -227,7 +227,7 @@ def _train(
     model: Regressor,
     table: Table,
     config: FitConfig,
-    show: Show,
+    show: ShowProgress,
     what: str | None = None,
     *,
     folder: Path | None = None,

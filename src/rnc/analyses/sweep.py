@@ -1,5 +1,6 @@
 """The corruption sweep of a run: its error on test images at 19 types and 5 severities."""
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.corruption import (
     CORRUPTIONS,
     NEEDS_COLOUR,
@@ -10,13 +11,13 @@ from rnc.analyses.corruption import (
 )
 from rnc.metrics import error_measure
 from rnc.run.evaluate import draw
-from rnc.run.folder import DoesNotApply, Options, Result, RunFolder
+from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
 MEASURES = {"angular": "angular_error", "circular": "circular_error"}
 """What the error of a label distance is called; of all others, mae."""
 
 
-def corruption(run: RunFolder, options: Options) -> Result:
+def corruption(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """Error on a draw of the test images, clean and corrupted; grey images are not saturated."""
     kind = run.config["model"]["kind"]
     if kind != "image":
@@ -41,7 +42,7 @@ def corruption(run: RunFolder, options: Options) -> Result:
         found.append(next(scores))
     options.show(total, total, "done")
     means = mean_over_types(found)
-    return Result(
+    return AnalysisResult(
         {
             "measure": MEASURES.get(run.fit.label_distance, "mae"),
             "n": len(x),

@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -14,7 +13,7 @@ from rnc.config import FitConfig
 
 if TYPE_CHECKING:
     from rnc.data import Table
-    from rnc.data.datasets.registry import Dataset
+    from rnc.data.datasets.dataset import Dataset
     from rnc.data.source import DataSource
 
 _OF_DATASETS = ("source", "root", "dataset_option", "skip_bad")
@@ -73,7 +72,8 @@ def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", "DataSour
 
 def _dataset(flags: DataFlags) -> "Dataset | None":
     """The dataset that the source names, if it is no file."""
-    from rnc.data.datasets.registry import datasets, find_dataset
+    from rnc.data.datasets.registry import DATASETS
+    from rnc.data.errors import did_you_mean
     from rnc.data.source import is_data_file
     from rnc.data.sources import ARRAYS, TABLES
 
@@ -82,19 +82,17 @@ def _dataset(flags: DataFlags) -> "Dataset | None":
         if flags.root is not None or flags.dataset_option:
             given = "--dataset-option" if flags.root is None else "--root"
             raise ValueError(
-                f"{given} goes with a dataset's name ({', '.join(datasets())}); {source} is a "
+                f"{given} goes with a dataset's name ({', '.join(DATASETS)}); {source} is a "
                 "file. Leave it out."
             )
         return None
     name = flags.source.strip().lower().replace("_", "-")
-    if name in datasets():
-        return find_dataset(name)
+    if name in DATASETS:
+        return DATASETS[name]
     there = "exists, but" if source.exists() else "does not exist and"
-    close = get_close_matches(name, datasets(), n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
     raise ValueError(
         f"{source} {there} is neither a file of type {', '.join(TABLES + ARRAYS)} nor a dataset "
-        f"({', '.join(datasets())}).{hint}"
+        f"({', '.join(DATASETS)}).{did_you_mean(name, DATASETS)}"
     )
 
 
@@ -137,14 +135,15 @@ def _of_dataset(flags: DataFlags, dataset: "Dataset") -> "DataSource":
 
 
 def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any]:
+    from rnc.data.errors import did_you_mean
+
     key, word = pair("--dataset-option", text)
     if key in _BY_FLAG:
         raise ValueError(f"--dataset-option {key}: use the flag {_BY_FLAG[key]} instead.")
     if key not in options:
-        close = get_close_matches(key, options, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
-            f"{dataset.name} has no option {key!r}; its options: {', '.join(options)}.{hint}"
+            f"{dataset.name} has no option {key!r}; its options: {', '.join(options)}."
+            f"{did_you_mean(key, options)}"
         )
     try:
         return key, value_of(word, get_type_hints(dataset.read)[key])

@@ -30,10 +30,10 @@ def list_datasets(context: typer.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from rnc.data.datasets.registry import datasets as known
+    from rnc.data.datasets.registry import DATASETS
 
     out = Console(soft_wrap=True, highlight=False)
-    for dataset in known().values():
+    for dataset in DATASETS.values():
         counts = ", ".join(f"{count:,} {what}" for what, count in dataset.counts.items())
         extra = (
             "" if dataset.extra is None else f' (pip install "rank-n-contrast[{dataset.extra}]")'

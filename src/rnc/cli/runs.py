@@ -15,9 +15,9 @@ def predict(
     source: Annotated[
         Path, typer.Argument(help="image, folder, .csv, .tsv, .parquet or .npz", show_default=False)
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write")] = Path(
-        "predictions.csv"
-    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV file; default: predictions.csv")
+    ] = None,
     images: Images = None,
     skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False,
 ) -> None:
@@ -28,6 +28,7 @@ def predict(
     from rnc.data.source import stored_side
     from rnc.files import write_text
     from rnc.model import Regressor
+    from rnc.run.folder import PREDICTIONS_FILE
 
     with friendly():
         model = Regressor.load(run)
@@ -43,6 +44,7 @@ def predict(
         )
         predictions = pd.DataFrame(model.predict(inputs.x), columns=list(model.config.target_names))
         predictions.insert(0, "name", inputs.names)
+        output = output or Path(PREDICTIONS_FILE)
         write_text(output, predictions.to_csv(index=False))
         for skipped in inputs.skipped:
             console.print(f"skipped {skipped.name}: {skipped.reason}", markup=False)
@@ -97,15 +99,15 @@ def evaluate(
 
     An analysis is written to analyses/ in the run folder, and `rnc report` shows it.
     """
+    from rnc.analyses.analysis import SHARES, AnalysisOptions
     from rnc.analyses.breakdown import parse_range
     from rnc.analyses.command import evaluate_other, run_analyses
-    from rnc.run.folder import SHARES, Options
 
     with friendly():
         if not analyses:
             print_scores(run if data is None else evaluate_other(run, data, images, out))
             return
-        options = Options(
+        options = AnalysisOptions(
             map_method=map_method,
             corruption_samples=corruption_samples,
             seen=tuple(map(parse_range, seen or [])),

@@ -1,7 +1,6 @@
 """What commands show: progress, scores, and errors as one line."""
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,10 +63,9 @@ def bar() -> Iterator[Callable[["Record"], None]]:
 
 def print_scores(folder: Path) -> None:
     """The scores of a finished run, or of an evaluation."""
-    path = folder / "scores.json"
-    if not path.exists():
-        raise FileNotFoundError(f"{folder} has no scores.json: the run is not finished.")
-    scores = json.loads(path.read_text(encoding="utf-8"))
+    from rnc.run.folder import RunFolder
+
+    scores = RunFolder(folder).scores
     table = RichTable("score", "value")
     for name, value in scores.get("test", {}).items():
         table.add_row(name, f"{value:.4g}")

@@ -1,27 +1,55 @@
-"""What every message about data has in common: where it is, and what to do."""
+"""What messages about data have in common: the place, the first few cases, what to do."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+_MOST_LISTED = 10
+
 
 class DataError(ValueError):
     """The data cannot be used as they are; the message says where, and what to do about it."""
 
 
-def some(values: Iterable[Any], limit: int = 10) -> str:
+def first_few(values: Iterable[Any], limit: int = 10) -> str:
     """The first values, for a message.
 
-    >>> some(range(12), limit=3)
+    >>> first_few(range(12), limit=3)
     '0, 1, 2, ...'
     """
     first = [str(value) for value in islice(values, limit + 1)]
     return ", ".join(first[:limit]) + (", ..." if len(first) > limit else "")
 
 
+def did_you_mean(name: str, known: Iterable[str], limit: int = 1) -> str:
+    """A sentence that proposes the known names most like a wrong one; "" if there are none.
+
+    >>> did_you_mean("splt", ["split", "seed"])
+    " Did you mean 'split'?"
+    """
+    close = get_close_matches(name, list(known), n=limit)
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
 def missing_column(place: str, name: str, columns: Sequence[str]) -> DataError:
     """The error for a column that is not there, with the columns that are."""
-    close = get_close_matches(name, columns, n=3)
-    hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-    return DataError(f"{place} has no column {name!r}; its columns: {some(columns, 30)}.{hint}")
+    hint = did_you_mean(name, columns, 3)
+    return DataError(
+        f"{place} has no column {name!r}; its columns: {first_few(columns, 30)}.{hint}"
+    )
+
+
+def unusable(place: str, what: str, reasons: Sequence[str], total: int, advice: str) -> DataError:
+    """The error for files that cannot be used, with the reasons for the first ten.
+
+    Args:
+        place: where the files are named.
+        what: what they are, in the plural.
+        reasons: a line for each that is bad: the file, and what is wrong with it.
+        total: how many files there are, good and bad.
+        advice: what to do.
+    """
+    lines = [*reasons[:_MOST_LISTED], *(["..."] if len(reasons) > _MOST_LISTED else [])]
+    shown = "".join(f"\n  {line}" for line in lines)
+    return DataError(f"{place}: {len(reasons)} of {total} {what} cannot be used:{shown}\n{advice}")

@@ -20,7 +20,9 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError, missing_column, some
+from rnc.data.errors import DataError, first_few, missing_column
+from rnc.data.sources import looks_like_files
+from rnc.data.splits import holds_splits
 
 MOST_CATEGORIES = 100
 
@@ -39,8 +41,8 @@ def fit_features(frame: pd.DataFrame, train: NDArray[Any], place: str) -> dict[s
     preprocessing = {"columns": columns}
     if not feature_names(preprocessing):
         raise DataError(
-            f"{place}: none of its {len(columns)} feature columns ({some(frame.columns)}) varies "
-            "over the train rows. Add a column that does."
+            f"{place}: none of its {len(columns)} feature columns ({first_few(frame.columns)}) "
+            "varies over the train rows. Add a column that does."
         )
     return preprocessing
 
@@ -98,6 +100,48 @@ def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
     return numbers, np.isnan(numbers) & column.notna().to_numpy()
 
 
+def as_text(column: pd.Series) -> pd.Series:
+    """Every value as text; gaps stay gaps."""
+    return column.astype(object).map(str, na_action="ignore")
+
+
+def choose_columns(
+    frame: pd.DataFrame, chosen: Sequence[str] | None, reserved: Sequence[str], place: str
+) -> list[str]:
+    """The feature columns: those chosen, or else all that have no other use.
+
+    Args:
+        frame: all columns.
+        chosen: names of the columns to use, or None.
+        reserved: targets, split and group, which cannot be features.
+        place: the file, for messages.
+    """
+    columns = list(frame.columns)
+    names = columns if chosen is None else list(dict.fromkeys(chosen))
+    if chosen is None:  # a column of split words says nothing about the target
+        names = [n for n in names if n not in reserved and not holds_splits(frame[n])]
+    for name in names:
+        if name not in columns:
+            raise missing_column(place, name, columns)
+        if name in reserved:
+            raise DataError(
+                f"{place}: {name!r} is a target, split or group column and cannot be a feature "
+                "column, too. Leave it out of --feature-column (feature_columns=)."
+            )
+        if chosen is None and looks_like_files(frame[name]):
+            raise DataError(
+                f"{place}: column {name!r} holds names of image files. Give their folder with "
+                "--images (images=), or name the columns to use with --feature-column "
+                "(feature_columns=)."
+            )
+    if not names:
+        raise DataError(
+            f"{place} has no feature columns; its columns: {first_few(columns, 30)}. Add some, or "
+            "give the folder of the images with --images (images=)."
+        )
+    return names
+
+
 # ----------------------------------------------------------------------------------- one column
 
 
@@ -124,9 +168,9 @@ def _fit_categories(
     if column.dtype.kind in "Mm":
         raise DataError(
             f"{place}: column {column.name!r} holds times. Turn them into numbers (days, hours), "
-            "or leave the column out of --feature-columns (feature_columns=)."
+            "or leave the column out of --feature-column (feature_columns=)."
         )
-    categories = sorted(set(_texts(column).dropna()))
+    categories = sorted(set(as_text(column).dropna()))
     if len(categories) > MOST_CATEGORIES:
         numeric = int(column.notna().sum()) - int(text.sum())
         first = int(text.argmax())
@@ -139,7 +183,7 @@ def _fit_categories(
         raise DataError(
             f"{place}: column {column.name!r} has {len(categories)} different texts in the train "
             f"rows; one-hot coding takes at most {MOST_CATEGORIES}. Leave it out by naming the "
-            f"columns to use with --feature-columns (feature_columns=).{hint}"
+            f"columns to use with --feature-column (feature_columns=).{hint}"
         )
     return {"name": column.name, "type": "category", "categories": categories, "gaps": gaps}
 
@@ -147,7 +191,7 @@ def _fit_categories(
 def _apply_column(column: pd.Series, fitted: dict[str, Any], place: str) -> NDArray[np.float32]:
     values: list[NDArray[Any]] = []
     if fitted["type"] == "category":
-        texts = _texts(column)
+        texts = as_text(column)
         values = [(texts == category).to_numpy(dtype=bool) for category in fitted["categories"]]
     elif fitted["scale"] is not None:
         values = [_standardised(column, fitted, place)]
@@ -173,11 +217,6 @@ def _standardised(column: pd.Series, fitted: dict[str, Any], place: str) -> NDAr
     return scaled.clip(-_LARGEST, _LARGEST)  # float32 follows, and must stay finite
 
 
-def _texts(column: pd.Series) -> pd.Series:
-    """Every value as text, gaps as None."""
-    return column.astype(object).map(str, na_action="ignore")
-
-
 def _check_range(numbers: NDArray[np.float64], column: pd.Series, place: str) -> None:
     """Raise for infinite values, and for those too large to subtract a mean from."""
     bad = np.abs(numbers) > 1e300
@@ -186,30 +225,3 @@ def _check_range(numbers: NDArray[np.float64], column: pd.Series, place: str) ->
             f"{place} row {column.index[int(bad.argmax())]}: {column.name} is "
             f"{numbers[bad][0]}, expected a finite number. Leave the cell empty if it is unknown."
         )
-
-
-def named_columns(
-    frame: pd.DataFrame,
-    chosen: Sequence[str] | None,
-    forbidden: Sequence[str],
-    unused: Sequence[str],
-    place: str,
-) -> list[str]:
-    """The feature columns: those chosen, or all but the unused."""
-    columns = list(frame.columns)
-    if chosen is None:
-        chosen = [name for name in columns if name not in unused]
-    for name in chosen:
-        if name not in columns:
-            raise missing_column(place, name, columns)
-        if name in forbidden:
-            raise DataError(
-                f"{place}: {name!r} is a target, split or group column and cannot be a feature "
-                "column, too. Leave it out of --feature-columns (feature_columns=)."
-            )
-    if not chosen:
-        raise DataError(
-            f"{place} has no feature columns; its columns: {some(columns, 30)}. Add some, or give "
-            "the folder of the images with --images (images=)."
-        )
-    return list(dict.fromkeys(chosen))

@@ -1,7 +1,7 @@
-"""What goes into a model: images from files, and new data for a model that has been fitted."""
+"""Inputs of a model: images from files, and new data for a fitted model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError
+from rnc.data.errors import DataError, unusable
 from rnc.data.features import apply_features, text_columns
 from rnc.data.image_cache import Decoded, load_images
 from rnc.data.images import image_files
@@ -26,9 +26,8 @@ from rnc.data.sources import (
     kind_of,
     read_frame,
     read_npz,
+    renumbered,
 )
-
-_MOST_LISTED = 10
 
 
 class Skipped(NamedTuple):
@@ -76,26 +75,29 @@ def read_inputs(
         progress: show a bar while images are decoded.
     """
     paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
-    in_one_file = len(paths) == 1 and paths[0].suffix.lower() in TABLES + ARRAYS
-    if kind == "image" and not in_one_file:
-        found = ImageRows.listed(paths)
-        return found.inputs(image_size, preprocessing, skip_bad, cache, progress)
-    if len(paths) != 1:
-        raise DataError(f"A model for data of kind {kind!r} reads one file; got {len(paths)}.")
-    path = existing(paths[0], ARRAYS if kind == "signal" else TABLES + ARRAYS)
-    place = str(path)
-    if path.suffix.lower() in ARRAYS:
-        arrays = read_npz(path)
-        names = arrays.get("feature_names")
-        return inputs_from_arrays(
-            arrays["x"], preprocessing, kind, feature_names=names, place=place
-        )
-    frame = read_frame(path, text_columns(preprocessing))
-    if kind == "image":
+    is_one_file = len(paths) == 1 and paths[0].suffix.lower() in TABLES + ARRAYS
+    if kind == "image" and not is_one_file:
+        rows = ImageRows.listed(paths)
+    else:
+        if len(paths) != 1:
+            raise DataError(f"A model for data of kind {kind!r} reads one file; got {len(paths)}.")
+        path = existing(paths[0], ARRAYS if kind == "signal" else TABLES + ARRAYS)
+        place = str(path)
+        if path.suffix.lower() in ARRAYS:
+            arrays = read_npz(path)
+            features = arrays.get("feature_names")
+            return inputs_from_arrays(
+                arrays["x"], preprocessing, kind, feature_names=features, place=place
+            )
+        frame = read_frame(path, text_columns(preprocessing))
+        if kind != "image":
+            x = apply_features(frame, preprocessing, place)
+            return Inputs(x, frame.index.to_numpy().astype(str))
         folder = path.parent if images is None else Path(images)
-        found = ImageRows.of(frame, image_column, (), folder, place)
-        return found.inputs(image_size, preprocessing, skip_bad, cache, progress)
-    return Inputs(apply_features(frame, preprocessing, place), frame.index.to_numpy().astype(str))
+        rows = ImageRows.of(frame, image_column, (), folder, place)
+    pixels, bad = rows.load(image_size, preprocessing, skip_bad, cache, progress)
+    names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
+    return Inputs(pixels, names, rows.skipped(bad))
 
 
 def inputs_from_arrays(
@@ -116,16 +118,17 @@ def inputs_from_arrays(
         place: the file, for messages.
     """
     if isinstance(x, pd.DataFrame):
-        found, shape = "table", x.shape
+        actual = "table"
     else:
         x = np.asarray(x)
-        found, shape = kind_of(x, place), x.shape
-    if found != kind:
+        actual = kind_of(x, place)
+    shape = x.shape
+    if actual != kind:
         raise DataError(f"{place}: the model was trained on data of kind {kind!r}; x is {shape}.")
     names = np.arange(len(x)).astype(str)
-    if found == "table":
+    if kind == "table":
         if isinstance(x, pd.DataFrame):
-            x = x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
+            x = renumbered(x)
         else:
             known = [column["name"] for column in preprocessing["columns"]]
             if feature_names is None and len(known) != x.shape[1]:
@@ -185,6 +188,16 @@ class ImageRows:
         place = str(paths[0]) if len(paths) == 1 else f"{paths[0]}, ..."
         return cls(place, names, files, None, "\n".join(str(path.resolve()) for path in paths))
 
+    def __getitem__(self, chosen: NDArray[np.bool_]) -> "ImageRows":
+        """The chosen rows."""
+        kept = np.flatnonzero(chosen)
+        return replace(
+            self,
+            names=[self.names[i] for i in kept],
+            files=[self.files[i] for i in kept],
+            rows=None if self.rows is None else [self.rows[i] for i in kept],
+        )
+
     def load(
         self,
         side: int,
@@ -205,41 +218,19 @@ class ImageRows:
             raise self._refusal(bad)
         return Decoded(x, bad)
 
-    def inputs(
-        self,
-        side: int,
-        preprocessing: dict[str, Any],
-        skip_bad: bool,
-        cache: str | Path | None,
-        progress: bool,
-    ) -> Inputs:
-        """The good images as rows for a model."""
-        x, bad = self.load(side, preprocessing, skip_bad, cache, progress)
-        names = np.array([name for i, name in enumerate(self.names) if i not in bad], dtype=str)
-        return Inputs(x, names, self.skipped(bad))
-
     def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
         """The bad images by name."""
         return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())
 
     def _refusal(self, bad: dict[int, str]) -> DataError:
         """What is wrong with the first bad images, and what to do."""
-        lines = []
-        for i in list(bad)[:_MOST_LISTED]:
-            row = f"row {self.rows[i]}: " if self.rows is not None else ""
-            lines.append(f"\n  {row}{self.files[i]}: {bad[i]}")
-        if len(bad) > _MOST_LISTED:
-            lines.append("\n  ...")
+        advice = "No usable rows remain."
         if len(bad) < len(self.files):
             advice = "Repair them, or leave them out with --skip-bad (skip_bad=True)."
         elif self.rows is not None:
-            advice = (
-                "No usable rows remain. --images (images=) must be the folder that the file names "
-                "are relative to."
-            )
-        else:
-            advice = "No usable rows remain."
-        return DataError(
-            f"{self.place}: {len(bad)} of {len(self.files)} images cannot be used:"
-            f"{''.join(lines)}\n{advice}"
-        )
+            advice += " --images (images=) must be the folder that the file names are relative to."
+        reasons = [
+            f"{'' if self.rows is None else f'row {self.rows[i]}: '}{self.files[i]}: {reason}"
+            for i, reason in bad.items()
+        ]
+        return unusable(self.place, "images", reasons, len(self.files), advice)

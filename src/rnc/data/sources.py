@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError, missing_column, some
+from rnc.data.errors import DataError, first_few, missing_column
 from rnc.data.images import IMAGE_SUFFIXES
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -53,7 +53,7 @@ def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
     if len(twice):
         raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
     if frame.empty:
-        raise DataError(f"{source} has no rows below its header ({some(frame.columns, 30)}).")
+        raise DataError(f"{source} has no rows below its header ({first_few(frame.columns, 30)}).")
     return frame
 
 
@@ -126,7 +126,7 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
         raise DataError(f"{source} cannot be read as NPZ ({error}).") from error
     if "x" not in arrays:
         raise DataError(
-            f"{source} needs an array 'x' (and 'y' to train on); it holds {some(arrays, 30)}."
+            f"{source} needs an array 'x' (and 'y' to train on); it holds {first_few(arrays, 30)}."
         )
     return arrays
 
@@ -151,8 +151,8 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
         if candidate.lower() in _IMAGE_COLUMNS:
             return str(candidate)
     raise DataError(
-        f"{place} has no column of image file names; its columns: {some(frame.columns, 30)}. Name "
-        "it with --image-column (image_column=)."
+        f"{place} has no column of image file names; its columns: {first_few(frame.columns, 30)}. "
+        "Name it with --image-column (image_column=)."
     )
 
 
@@ -191,7 +191,7 @@ def as_signals(x: NDArray[Any], place: str) -> NDArray[np.float32]:
     if bad.size:
         raise DataError(
             f"{place}: x has NaN, infinite or too large values in {bad.size} of {len(x)} signals "
-            f"(rows {some(bad)}). Repair these signals, or leave them out."
+            f"(rows {first_few(bad)}). Repair these signals, or leave them out."
         )
     return signals
 
@@ -219,6 +219,11 @@ def check_channels(x: NDArray[Any], preprocessing: dict[str, Any], place: str) -
         raise DataError(
             f"{place}: the model was trained on {needed} channels; x has {x.shape[1]}: {x.shape}."
         )
+
+
+def renumbered(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with texts as names of its columns, and rows numbered from 0."""
+    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
 
 
 def as_frame(

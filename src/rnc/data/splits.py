@@ -212,6 +212,11 @@ def split_word(value: Any) -> str | None:
     return _WORDS.get(str(value).strip().lower())
 
 
+def holds_splits(values: pd.Series) -> bool:
+    """Whether a column says train, val or test in every row."""
+    return all(split_word(value) for value in values.unique())
+
+
 def check_filled(
     split: NDArray[np.str_], place: str, *, column: str = "split", needed: Sequence[str] = SPLITS
 ) -> None:

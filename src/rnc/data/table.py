@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError, some
-from rnc.data.features import apply_features, fit_features, named_columns, text_columns
+from rnc.data.errors import DataError, first_few
+from rnc.data.features import apply_features, choose_columns, fit_features, text_columns
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
-from rnc.data.labels import Labels, Use, find_columns, holds_splits, make_labels, read_targets
+from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.sources import (
     ARRAYS,
     as_frame,
@@ -27,9 +27,9 @@ from rnc.data.sources import (
     as_signals,
     existing,
     kind_of,
-    looks_like_files,
     read_frame,
     read_npz,
+    renumbered,
 )
 from rnc.data.splits import SPLITS, check_filled
 
@@ -137,28 +137,32 @@ def read_table(
     targets = (target,) if isinstance(target, str) else tuple(target) or default
     if fitted and split_column is None:
         split_column = "none"
-    use = find_columns(
+    roles = find_columns(
         frame, place, targets, split_column, group_column, subgroup_columns, arrays=x is not None
     )
-    y, usable, skipped = read_targets(frame, use.targets, place, drop_missing)
-    frame = frame[usable]
-    if x is not None:
-        x = x[usable] if skipped else x
-    elif _names_images(images, image_column, preprocessing):
+    if x is None and _names_images(images, image_column, preprocessing):
         folder = path.parent if images is None else Path(images)
-        x = ImageRows.of(frame, image_column, use.taken(), folder, place)
-    else:
-        x = _feature_columns(frame, feature_columns, use, preprocessing, place)
-    names = x.names if isinstance(x, ImageRows) else frame.index.to_numpy()
-    labels = make_labels(
-        frame, y, use, names, skipped, place, fractions=fractions, seed=split_seed, fitted=fitted
+        x = ImageRows.of(frame, image_column, roles.reserved(), folder, place)
+    elif x is None:  # a fitted model has chosen its columns already
+        x = (
+            frame
+            if fitted
+            else frame[choose_columns(frame, feature_columns, roles.reserved(), place)]
+        )
+    labels, usable = read_labels(
+        frame,
+        roles,
+        x.names if isinstance(x, ImageRows) else frame.index,
+        place,
+        drop_missing=drop_missing,
+        fractions=fractions,
+        split_seed=split_seed,
+        fitted=fitted,
     )
+    x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
-        pixels, bad = x.load(image_size, preprocessing or {}, skip_bad, cache, progress)
-        labels = labels.without(bad, x.skipped(bad))
-        if bad and not fitted:
-            check_filled(labels.split, f"{place} without the {len(bad)} bad images")
-        return Table(pixels, kind="image", preprocessing=preprocessing or {}, **vars(labels))
+        decoding = (image_size, skip_bad, cache, progress)
+        return decoded_table(x, labels, preprocessing, *decoding)
     return _prepared(x, labels, preprocessing, place)
 
 
@@ -198,22 +202,22 @@ def table_from_arrays(
     """
     place = "arrays"
     if isinstance(x, pd.DataFrame):
-        x = x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
+        x = renumbered(x)
     else:
         x = np.asarray(x)
         x = as_frame(x, feature_names, place) if kind_of(x, place) == "table" else x
     if isinstance(y, pd.DataFrame) and target_names is None:
         target_names = [str(name) for name in y.columns]
     columns = _target_arrays(np.asarray(y), target_names, place)
-    use = Use(
+    given = {"split": split, "group": group}
+    further = {name: values for name, values in given.items() if values is not None}
+    roles = ColumnRoles(
         tuple(columns),
         "split" if split is not None else None,
         "group" if group is not None else None,
         tuple(subgroup or ()),
     )
-    given = {"split": split, "group": group}
-    further = {name: values for name, values in given.items() if values is not None}
-    if twice := sorted(set(columns) & ({*further} | set(subgroup or ()))):
+    if twice := sorted(set(columns) & {*further, *roles.subgroup}):
         raise DataError(
             f"{place}: {', '.join(twice)} is both a target and a split, group or subgroup column. "
             "Give the target another name (target_names)."
@@ -221,23 +225,39 @@ def table_from_arrays(
     frame = _as_columns({**(subgroup or {}), **columns, **further}, len(x), place)
     if names is not None:
         frame.index = pd.Index(_as_columns({"names": names}, len(x), place)["names"].astype(str))
-    y, usable, skipped = read_targets(frame, use.targets, place, drop_missing)
-    labels = make_labels(
-        frame[usable],
-        y,
-        use,
-        frame.index[usable],
-        skipped,
+    labels, usable = read_labels(
+        frame,
+        roles,
+        frame.index,
         place,
+        drop_missing=drop_missing,
         fractions=fractions,
-        seed=split_seed,
+        split_seed=split_seed,
     )
-    return _prepared(x[usable] if skipped else x, labels, None, place)
+    return _prepared(x if usable.all() else x[usable], labels, None, place)
+
+
+def decoded_table(
+    rows: ImageRows,
+    labels: LabelColumns,
+    preprocessing: dict[str, Any] | None,
+    image_size: int,
+    skip_bad: bool,
+    cache: str | Path | None,
+    progress: bool,
+) -> Table:
+    """The table of rows that name an image file each, without those that cannot be read."""
+    fitted = preprocessing or {}
+    pixels, bad = rows.load(image_size, fitted, skip_bad, cache, progress)
+    labels = labels.without(bad, rows.skipped(bad))
+    if bad and preprocessing is None:
+        check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")
+    return Table(pixels, kind="image", preprocessing=fitted, **vars(labels))
 
 
 def _prepared(
     x: NDArray[Any] | pd.DataFrame,
-    labels: Labels,
+    labels: LabelColumns,
     preprocessing: dict[str, Any] | None,
     place: str,
 ) -> Table:
@@ -268,28 +288,6 @@ def _names_images(
             "(images=) and --image-column (image_column=)."
         )
     return "columns" not in preprocessing
-
-
-def _feature_columns(
-    frame: pd.DataFrame,
-    chosen: Sequence[str] | None,
-    use: Use,
-    preprocessing: dict[str, Any] | None,
-    place: str,
-) -> pd.DataFrame:
-    """The columns to predict from; a fitted model has chosen them already."""
-    if preprocessing is not None:
-        return frame
-    splits = [name for name in frame.columns if holds_splits(frame[name])]  # say nothing of y
-    names = named_columns(frame, chosen, use.taken(), [*use.taken(), *splits], place)
-    for name in names:
-        if chosen is None and looks_like_files(frame[name]):
-            raise DataError(
-                f"{place}: column {name!r} holds names of image files. Give their folder with "
-                "--images (images=), or name the columns to use with --feature-columns "
-                "(feature_columns=)."
-            )
-    return frame[names]
 
 
 def _open(
@@ -324,7 +322,8 @@ def _target_arrays(
         names = ["y"] if t == 1 else [f"y{i}" for i in range(t)]
     if len(names) != t or len(set(map(str, names))) != t:
         raise DataError(
-            f"{place}: y has {t} columns, which need as many different names; got {some(names)}."
+            f"{place}: y has {t} columns, which need as many different names; got "
+            f"{first_few(names)}."
         )
     return {str(name): columns[:, i] for i, name in enumerate(names)}
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from rnc.config import Preset
-from rnc.data.datasets.registry import dataset_names
+from rnc.data.datasets.registry import DATASETS
 from rnc.data.source import DataSource
 from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.results import ALL, RESULTS
@@ -99,14 +99,14 @@ def _read(
     if data == DIGITS:
         return Data.of_digits()
     name = data.strip().lower().replace("_", "-")
-    if name in dataset_names():
+    if name in DATASETS:
         if root is None:
             raise ValueError(f"{name} is a dataset: say with --root DIR where your copy is.")
         return Data.of_dataset(name, root, image_size=image_size)
     if not Path(data).exists():
         raise ValueError(
             f"--data must be {DIGITS}, a file that is there, or one of "
-            f"{', '.join(dataset_names())}; got {data!r}."
+            f"{', '.join(DATASETS)}; got {data!r}."
         )
     source = DataSource(data, **columns)
     table = source.read(image_size, preprocessing)

@@ -22,9 +22,9 @@ from rnc.config import FitConfig
 from rnc.data.demo import digits_table
 from rnc.data.table import Table
 from rnc.files import write_text
+from rnc.methods.objective import PairLoss
 from rnc.run.fit import fit_run
 from rnc.training.loop import Record
-from rnc.training.objectives import PairLoss
 
 SIDE = 16
 PROBE = "Representation learning (linear probing)"

@@ -16,7 +16,7 @@ import numpy as np
 from rnc.analyses.corruption import LEAST_SIDE
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import digits_table
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.experiments.subsets import only
@@ -93,7 +93,7 @@ class Data:
         """A copy of a dataset of the paper.
 
         Args:
-            name: one of `rnc.data.datasets.registry.dataset_names`.
+            name: one of `rnc.data.datasets.registry.DATASETS`.
             root: the folder of the copy.
             options: those of the dataset's reader.
             image_size: side of what the encoder sees, in pixels.
@@ -116,8 +116,8 @@ class Data:
             )
         if here.y.shape[1] != there.y.shape[1]:
             raise DataError(
-                f"Transfer needs the same targets; {self.name} has {some(here.target_names)}, "
-                f"{other.name} has {some(there.target_names)}."
+                f"Transfer needs the same targets; {self.name} has {first_few(here.target_names)}, "
+                f"{other.name} has {first_few(there.target_names)}."
             )
         return dataclasses.replace(self, pair=((self.name, here), (other.name, there)))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from rnc.analyses.analysis import SHARES
 from rnc.analyses.corruption import LEAST_SIDE, SEVERITIES
 from rnc.data.table import Table
 from rnc.experiments import scores
@@ -25,7 +26,7 @@ from rnc.experiments.published import (
     published,
 )
 from rnc.experiments.subsets import modes, with_modes, with_size
-from rnc.run.folder import SHARES, DoesNotApply
+from rnc.run.folder import DoesNotApply
 
 Result = Callable[[Setting], Plan]
 

@@ -13,6 +13,7 @@ for the same distribution over prototypes.
 
 import copy
 import math
+from collections.abc import Callable
 from typing import TypeVar
 
 import torch
@@ -23,6 +24,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from rnc.loss.distributed import global_mean, world_size
 from rnc.methods.labels import check_labels
+from rnc.methods.objective import BatchLabels, MethodSetup, Objective, compiled
 from rnc.methods.projection import unit_length
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -268,3 +270,69 @@ def cosine_schedule(
 def _check_share(name: str, value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{name} must be between 0 and 1; got {value}.")
+
+
+# ------------------------------------------------------------------------------ the objective
+
+
+class DinoObjective(Objective):
+    """A student that follows its own moving average, the teacher, which becomes the encoder.
+
+    The schedules are computed on the device, from a count of updates that is a tensor: a CUDA graph
+    repeats addresses, not numbers.
+    """
+
+    done: Tensor
+    learning: Tensor
+
+    def __init__(self, encoder: nn.Module, setup: MethodSetup) -> None:
+        super().__init__(encoder)
+        d, options = setup.d, setup.options
+        # For the 512 features of resnet18, the published widths.
+        self.projection = DinoHead(
+            d, hidden=min(2048, 4 * d), bottleneck=min(256, d), prototypes=options.prototypes
+        )
+        self.teacher, self.teacher_projection = make_teacher(encoder), make_teacher(self.projection)
+        self.teach: Callable[[Tensor], Tensor] = self.teacher.__call__
+        self.loss = DinoLoss(
+            options.prototypes,
+            student_temperature=options.contrast_temperature,
+            gather=setup.gather,
+            validate=False,
+        )
+        self.updates = setup.updates
+        # As published for long training; in a short one the teacher must forget its first weights.
+        short = min(0.996, max(0.0, 1 - 20 / setup.updates))
+        self.base = 0.996 if options.original else short
+        self.register_buffer("done", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("learning", torch.zeros(()))  # of the prototypes: not in epoch 1
+
+    def compile_encoder(self) -> None:
+        """Encode by compiled code, in student and teacher."""
+        super().compile_encoder()
+        self.teach = compiled(self.teacher)
+
+    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch; targets are not looked at."""
+        student = self.projection(self.features(views), learning=self.learning)
+        with torch.no_grad():
+            rows = self.teacher_projection(self.teach(views.flatten(0, 1)))
+        loss: Tensor = self.loss(student, rows.reshape(student.shape))
+        return loss
+
+    @torch.no_grad()
+    def after_update(self) -> None:
+        """Move the teacher towards the student."""
+        share = (self.done / self.updates).clamp(max=1)
+        momentum = 1 - (1 - self.base) * (1 + (math.pi * share).cos()) / 2
+        update_teacher(self.encoder, self.teacher, momentum)
+        update_teacher(self.projection, self.teacher_projection, momentum)
+        self.done += 1
+
+    def after_epoch(self) -> None:
+        """Let the prototypes learn."""
+        self.learning.fill_(1.0)
+
+    def finish(self) -> None:
+        """Make the teacher the encoder of the model."""
+        self.encoder.load_state_dict(self.teacher.state_dict())

@@ -23,12 +23,13 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from scipy.ndimage import convolve1d, gaussian_filter1d  # type: ignore[import-untyped]
-from torch import Tensor, nn
+from torch import Tensor
 
 from rnc.heads import PerTarget
 from rnc.loss.batch import as_rows, as_targets
 from rnc.loss.distributed import world_size
 from rnc.methods.labels import Grid, check_labels, grid_classes, label_grid
+from rnc.methods.objective import Calibration, MethodSetup
 
 Kernel = Literal["gaussian", "triang", "laplace"]
 Reweight = Literal["sqrt_inv", "inverse"]
@@ -153,7 +154,7 @@ def _original_density(rows: Tensor, reweight: Reweight, window: NDArray[np.float
     return smooth[bins]
 
 
-class FDS(nn.Module):
+class FDS(Calibration):
     """Features calibrated by the statistics of their label's bin and of those around it.
 
     In training mode a call collects the statistics of the features and returns them calibrated;
@@ -353,3 +354,18 @@ def _neighbours(bins: int, size: int) -> Tensor:
     """The bins around each, mirrored at the ends: (bins, size)."""
     around = torch.arange(bins)[:, None] + torch.arange(size) - size // 2
     return (bins - 1) - (bins - 1 - around.abs()).abs()
+
+
+def fds_calibration(setup: MethodSetup) -> FDS:
+    """FDS with bins for the training targets of a setup."""
+    options = setup.options
+    grid = label_grid(options.low, options.high, options.step, targets=setup.targets)
+    low, step = grid.low[0], grid.step[0]
+    return FDS(
+        setup.d,
+        low=low,
+        high=low + step * (grid.bins[0] - 1),
+        step=step,
+        original=options.original,
+        validate=False,
+    )

@@ -11,12 +11,15 @@ Beside the RnC loss: it pushes labels apart in proportion to their distance but 
 distances, so it asks for spread and not for order. It is added to the loss of a head.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from rnc.loss.batch import as_rows
 from rnc.loss.pairwise import Pairwise, negative_l2, resolve_label_distance
 from rnc.methods.labels import check_labels, first_of_each
+from rnc.methods.objective import MethodSetup, PairLoss
 from rnc.methods.projection import unit_length
 
 
@@ -70,6 +73,16 @@ def ordinal_entropy_loss(
         diversity = _diversity(centre.to(rows.features.dtype), distances, first_of_each(distances))
         loss = tightness - diversity
         return loss.to(rows.features.dtype)
+
+
+def ordinal_entropy_term(setup: MethodSetup) -> PairLoss:
+    """The loss as a regularizer, with the options of a setup."""
+    return partial(
+        ordinal_entropy_loss,
+        label_distance=setup.options.label_distance,
+        original=setup.options.original,
+        validate=False,
+    )
 
 
 def _diversity(unit: Tensor, distances: Tensor, kept: Tensor) -> Tensor:

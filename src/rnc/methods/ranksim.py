@@ -12,6 +12,7 @@ Beside the RnC loss: both rank samples by label for each anchor, but RnC is smoo
 and contrasts every pair, where RankSim compares ranks and has a finite difference for a gradient.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from rnc.loss.batch import as_rows
 from rnc.loss.pairwise import Pairwise, cosine, resolve_label_distance
 from rnc.loss.plain import rank
 from rnc.methods.labels import check_labels, first_of_each
+from rnc.methods.objective import MethodSetup, PairLoss
 
 
 def ranksim_loss(
@@ -77,6 +79,16 @@ def ranksim_loss(
         by_feature: Tensor = _Ranks.apply(similarities, n, interpolation, not original)
         errors = (by_feature - by_label).square().masked_fill(~pairs, 0.0)
         return (errors.sum() / n).to(rows.features.dtype)
+
+
+def ranksim_term(setup: MethodSetup) -> PairLoss:
+    """The loss as a regularizer, with the options of a setup."""
+    return partial(
+        ranksim_loss,
+        label_distance=setup.options.label_distance,
+        original=setup.options.original,
+        validate=False,
+    )
 
 
 def _draw(distances: Tensor, always: bool, generator: torch.Generator | None) -> Tensor | None:

@@ -10,12 +10,14 @@ every sample is a class of its own.
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnc.loss.batch import as_rows
 from rnc.loss.distributed import world_size
 from rnc.loss.pairwise import cosine
 from rnc.methods.labels import check_labels
+from rnc.methods.objective import FeatureObjective, MethodSetup
+from rnc.methods.projection import ProjectionHead
 from rnc.methods.supcon import class_contrast
 
 
@@ -49,3 +51,16 @@ def ntxent_loss(
     if validate:
         check_labels(samples, "ntxent_loss", features)
     return class_contrast(rows, cosine, temperature, "mean", gather, "ntxent_loss")
+
+
+def simclr_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective:
+    """NT-Xent of projected features, for an encoder."""
+    temperature = setup.options.contrast_temperature
+
+    def loss(projections: Tensor, targets: Tensor) -> Tensor:
+        return ntxent_loss(
+            projections, temperature=temperature, gather=setup.gather, validate=False
+        )
+
+    projection = ProjectionHead(setup.d, out=setup.options.projection_size)
+    return FeatureObjective(encoder, loss, projection)

@@ -10,15 +10,17 @@ RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnc.loss.batch import Rows, as_rows
 from rnc.loss.distributed import gather_rows, global_mean, world_size
 from rnc.loss.options import Reduction
 from rnc.loss.pairwise import Pairwise, l1_distance
-from rnc.methods.labels import check_labels, to_classes
+from rnc.methods.labels import check_labels, grid_classes, label_grid, to_classes
+from rnc.methods.objective import FeatureObjective, MethodSetup
+from rnc.methods.projection import ProjectionHead
 
-__all__ = ["class_contrast", "supcon_loss", "to_classes"]
+__all__ = ["class_contrast", "supcon_loss", "supcon_objective", "to_classes"]
 
 
 def supcon_loss(
@@ -102,3 +104,22 @@ def class_contrast(
 def _dot(a: Tensor, b: Tensor) -> Tensor:
     """In float64, since the temperature multiplies the rounding of the product."""
     return a.double() @ b.double().T
+
+
+def supcon_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective:
+    """SupCon of projected features, for an encoder; classes are bins of the training targets."""
+    options = setup.options
+    temperature = options.contrast_temperature
+    grid = label_grid(options.low, options.high, options.step, targets=setup.targets)
+
+    def loss(projections: Tensor, targets: Tensor) -> Tensor:
+        return supcon_loss(
+            projections,
+            grid_classes(targets, grid),
+            temperature=temperature,
+            base_temperature=temperature,
+            gather=setup.gather,
+            validate=False,
+        )
+
+    return FeatureObjective(encoder, loss, ProjectionHead(setup.d, out=options.projection_size))

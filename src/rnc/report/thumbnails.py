@@ -20,8 +20,6 @@ from rnc.files import read_tensors
 
 SHEET_BYTES = 8_000_000
 """Of all sheets of a page together."""
-CHANNELS = 4
-"""Of a signal that get a line."""
 
 _MOST_PICTURES = 20_000  # of a sheet: more do not fit into it, and take long to try
 _LOSSLESS_PIXELS = 500_000
@@ -157,7 +155,7 @@ def _encoded(pixels: NDArray[np.uint8]) -> bytes:
 
 def sparklines(signals: NDArray[np.float32]) -> dict[str, Any]:
     """Signals (k, c, l) for the page, each between its own least and largest value, 0 to 255."""
-    shown = signals[:, :CHANNELS].astype(np.float64)
+    shown = signals.astype(np.float64)
     shown = np.where(np.isfinite(shown), shown, 0.0)
     low = shown.min(axis=2, keepdims=True)
     span = shown.max(axis=2, keepdims=True) - low

@@ -4,8 +4,9 @@
                            "n": {"train": ..., "val": ..., "test": ...},
                            "per_target": {target: {"mae": ..., ...}}, of several targets,
                            "subgroups": {column: {value: {"n": ..., "mae": ..., ...}}},
-                           "readable": {column: accuracy or R2}}
-    predictions.csv       a row per sample: name, T and T_predicted for every target T, subgroups
+                           "readable": {column: accuracy or R2},
+                           "columns": {column of predictions.csv: its role}}
+    predictions.csv       a row per sample, see `rnc.run.predictions`
     features.safetensors  features (k, d), and rows (k,): their places in predictions.csv, from 0
     thumbnails.safetensors  images or signals, small, and rows (m,): those of the features and of
                           the worst errors; not for a table
@@ -16,10 +17,8 @@ A subgroup column is scored per value or range: see `rnc.run.groups`, which also
 "readable".
 """
 
-import csv
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,10 +27,9 @@ import torch
 from numpy.typing import NDArray
 
 from rnc.config import FitConfig
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
-from rnc.files import write_json, write_tensors, write_text
 from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
 from rnc.metrics import (
     SHOTS,
@@ -45,11 +43,10 @@ from rnc.metrics import (
 )
 from rnc.model import Regressor, input_shape_of
 from rnc.run.groups import Groups, groups_of, readable
+from rnc.run.predictions import check_target_names, extras_of, predictions_frame
 from rnc.run.thumbnails import thumbnails
 
 MOST_POINTS = 2000
-SUFFIX = "_subgroup"
-"""Of a subgroup column in predictions.csv that has the name of another column."""
 
 _CHUNK = 1024  # samples in memory at a time: those of a large table are mapped from disk
 
@@ -134,7 +131,9 @@ def evaluate(
     pictures = thumbnails(table.x, samples[pictured])
     if pictures:
         pictures["rows"] = pictured
-    frame = _frame(table, samples, prediction)
+    frame, scores["columns"] = predictions_frame(
+        table, samples, prediction, extras_of(model, features)
+    )
     return Evaluation(scores, frame, features[rows], rows, pictures)
 
 
@@ -150,29 +149,6 @@ def evaluate_run(
         label_distance=config.distance,
         similarity=config.similarity,
     )
-
-
-def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write the files of an evaluation, scores.json last.
-
-    Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
-    "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
-    """
-    folder = Path(folder)
-    tensors = {
-        "features": torch.from_numpy(evaluation.features),
-        "rows": torch.from_numpy(evaluation.rows),
-    }
-    write_tensors(folder / "features.safetensors", tensors)
-    if evaluation.thumbnails:
-        pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
-        write_tensors(folder / "thumbnails.safetensors", pictures)
-    # Without quotes, Python's csv would let a lone carriage return break a row.
-    text = evaluation.predictions.to_csv(
-        index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
-    )
-    write_text(folder / "predictions.csv", text)
-    write_json(folder / "scores.json", evaluation.scores)
 
 
 # ------------------------------------------------------------------------------- predictions
@@ -195,22 +171,6 @@ def draw(n: int, most: int, seed: int = 0) -> NDArray[np.int64]:
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).permutation(n)[:most])
-
-
-def _frame(table: Table, samples: NDArray[np.int64], prediction: Columns) -> pd.DataFrame:
-    columns: dict[str, NDArray[Any]] = {"name": table.names[samples]}
-    for i, target in enumerate(table.target_names):
-        columns[target] = table.y[samples, i]
-        columns[_predicted(target)] = prediction[:, i]
-    for name, values in table.subgroup.items():
-        while name in columns:
-            name += SUFFIX
-        columns[name] = values[samples]
-    return pd.DataFrame(columns)
-
-
-def _predicted(target: str) -> str:
-    return f"{target}_predicted"
 
 
 # ------------------------------------------------------------------------------------ scores
@@ -286,21 +246,15 @@ def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
         )
     if config.target_names != table.target_names:
         raise DataError(
-            f"The model predicts {some(config.target_names)}; the targets of the table are "
-            f"{some(table.target_names)}. Read it with the model's, in their order, as target=."
+            f"The model predicts {first_few(config.target_names)}; the targets of the table are "
+            f"{first_few(table.target_names)}. Read it with the model's, in order, as target=."
         )
     if len(samples) == 0:
         counts = ", ".join(f"{len(table.rows(name))} {name}" for name in SPLITS)
         raise DataError(
             f"There are no {split} rows to evaluate: the table has {counts}. Choose another split."
         )
-    columns = ["name", *config.target_names, *map(_predicted, config.target_names)]
-    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
-    if twice:
-        raise DataError(
-            f"predictions.csv would have column {twice[0]!r} twice: its columns are "
-            f"{some(columns)}. Rename the target."
-        )
+    check_target_names(config.target_names)
     _check_inputs(model, table)
     return samples
 

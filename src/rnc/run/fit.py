@@ -11,13 +11,10 @@ analyses/         the standard analyses, and what `rnc evaluate RUN --with ...` 
 report.html
 """
 
-import csv
-import io
 import platform
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +26,15 @@ from rnc.analyses.standard import write_standard_analyses
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
-from rnc.files import read_tensors, sweep, write_tensors, write_text
+from rnc.files import read_tensors, sweep
 from rnc.loss.distributed import is_first_process
-from rnc.model import ModelConfig, Regressor, read_config, without_head
-from rnc.run.evaluate import evaluate_run, write_evaluation
-from rnc.run.folder import TRAIN_TARGETS, RunFolder
-from rnc.training.loop import RECORD_FIELDS, Record
-from rnc.training.objectives import PairLoss
+from rnc.methods.objective import PairLoss
+from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
+from rnc.run.evaluate import evaluate_run
+from rnc.run.folder import RunFolder, write_evaluation
+from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.stages import ENCODER_FILE
-
-RUN_FILES = (
-    "config.json",
-    "history.csv",
-    "model.safetensors",
-    "scores.json",
-    "predictions.csv",
-    "features.safetensors",
-    "thumbnails.safetensors",
-    TRAIN_TARGETS,
-    "skipped.csv",
-    "report.html",
-)
 
 
 def fit_run(
@@ -90,7 +74,7 @@ def fit_run(
     """
     if objective is not None:
         config = replace(config, objective="own")
-    first = is_first_process()
+    first, run = is_first_process(), RunFolder(out)
     model = build_regressor(table, config, encoder)
     if resume:
         encoder_from = _same_source(out, encoder_from)
@@ -111,15 +95,15 @@ def fit_run(
     }
     if first and not resume:
         model.save_config(out, extra)
-        _write_skipped(table, out)
+        if table.skipped:
+            run.write_skipped(table.skipped)
     if first:
-        targets = torch.from_numpy(table.y[table.rows("train")])
-        write_tensors(out / TRAIN_TARGETS, {"targets": targets})
+        run.write_train_targets(table.y[table.rows("train")])
     records = list(encoder_records)
     for record in train(model, table, config, out, own=objective, encoder_weights=encoder_weights):
         records.append(record)
         if first:
-            write_history(out, records)
+            run.write_history(records)
         yield record
     if not first:
         return
@@ -152,7 +136,7 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
                 f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
                 "same columns, --encoder and --image-size, or train an encoder."
             )
-    whole, stage = folder / "model.safetensors", folder / ENCODER_FILE
+    whole, stage = folder / MODEL_FILE, folder / ENCODER_FILE
     if not stage.exists() and not whole.exists():
         raise FileNotFoundError(
             f"{folder} has no trained encoder yet. Finish that run first: the command that "
@@ -209,7 +193,7 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
         return
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not (out / "config.json").exists():
+    if not RunFolder(out).exists:
         raise FileExistsError(
             f"{out} exists and holds no run. Choose a new folder for --out; nothing was changed."
         )
@@ -218,15 +202,7 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
             f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
             "another --out."
         )
-    for name in ("checkpoint", "analyses"):
-        shutil.rmtree(out / name, ignore_errors=True)
-    for name in RUN_FILES:
-        (out / name).unlink(missing_ok=True)
-
-
-def write_history(folder: Path, records: Sequence[Record]) -> None:
-    """history.csv: one line per epoch."""
-    _write_csv(folder / "history.csv", RECORD_FIELDS, [asdict(record) for record in records])
+    RunFolder(out).delete()
 
 
 def environment() -> dict[str, str]:
@@ -244,17 +220,3 @@ def environment() -> dict[str, str]:
 def typed_command() -> str:
     """The command line of this process, as a user would type it."""
     return " ".join(["rnc", *sys.argv[1:]])
-
-
-def _write_skipped(table: Table, out: Path) -> None:
-    if table.skipped:
-        rows = [{"name": row.name, "reason": row.reason} for row in table.skipped]
-        _write_csv(out / "skipped.csv", ["name", "reason"], rows)
-
-
-def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())

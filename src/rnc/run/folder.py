@@ -1,32 +1,84 @@
-"""A finished run as an analysis sees it, what an analysis may be told, and what it returns."""
+"""The run folder: the names of its files, how each is read, and how each is written.
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+    config.json         model, FitConfig, data, command, environment; "format" is the version
+    checkpoint/         what a killed run continues from
+    train_targets.safetensors   targets (m, t) that the model learns from
+    skipped.csv         rows that were left out, and why
+    history.csv         one line per epoch
+    model.safetensors   the weights: written when training is done
+    features.safetensors    features (k, d) of test samples, and their rows (k,) in predictions.csv
+    thumbnails.safetensors  small pictures of test samples, see `rnc.run.thumbnails`
+    predictions.csv     see `rnc.run.predictions`
+    scores.json         see `rnc.run.evaluate`; written last, so a run that has it is finished
+    analyses/           NAME.json and, where it has arrays, NAME.safetensors
+    report.html
+
+Every file is written whole or not at all, by `rnc.files`. `RunFolder` reads strictly: what is
+missing or broken raises, and the message says what to do. `rnc.run.partial` reads what there is.
+`rnc.run.parts` has one reader per file, which both use. Three names are defined in lower layers,
+which write these files: model.py has config.json and model.safetensors, training checkpoint/.
+"""
+
+import csv
+import io
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
+from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
-from rnc.files import read_tensors
+from rnc.files import write_json, write_tensors, write_text
 from rnc.metrics import Columns
-from rnc.model import Regressor, read_config
+from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor, read_config
+from rnc.run.evaluate import Evaluation
+from rnc.run.parts import (
+    Features,
+    read_arrays,
+    read_features,
+    read_history,
+    read_object,
+    read_predictions,
+    read_train_targets,
+    records_of,
+)
+from rnc.run.predictions import Predictions
+from rnc.training.loop import RECORD_FIELDS, Record
+from rnc.training.stages import CHECKPOINT_FOLDER
 
-TRAIN_TARGETS = "train_targets.safetensors"
-SHARES = (1.0, 0.5, 0.25, 0.125)
+HISTORY_FILE = "history.csv"
+SCORES_FILE = "scores.json"
+PREDICTIONS_FILE = "predictions.csv"
+FEATURES_FILE = "features.safetensors"
+THUMBNAILS_FILE = "thumbnails.safetensors"
+TRAIN_TARGETS_FILE = "train_targets.safetensors"
+SKIPPED_FILE = "skipped.csv"
+REPORT_FILE = "report.html"
+ANALYSES_FOLDER = "analyses"
 
-Show = Callable[[int, int, str], None]
-"""Steps done, steps in all, and what is being done."""
+RUN_FILES = (
+    CONFIG_FILE,
+    HISTORY_FILE,
+    MODEL_FILE,
+    SCORES_FILE,
+    PREDICTIONS_FILE,
+    FEATURES_FILE,
+    THUMBNAILS_FILE,
+    TRAIN_TARGETS_FILE,
+    SKIPPED_FILE,
+    REPORT_FILE,
+)
+RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER)
 
 
 class DoesNotApply(ValueError):
@@ -34,46 +86,35 @@ class DoesNotApply(ValueError):
 
 
 @dataclass(frozen=True)
-class Result:
+class AnalysisResult:
     """What an analysis found: JSON types, and arrays that go into a file beside it."""
 
     content: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Options:
-    """What an analysis may be told; each takes what it needs."""
-
-    map_method: str | None = None
-    """pca, tsne or umap; None: umap if it is installed, else tsne."""
-    corruption_samples: int = 2000
-    """Most test images to corrupt."""
-    seen: tuple[tuple[float, float], ...] = ()
-    """Ranges of the first target that count as seen, ends included."""
-    shares: tuple[float, ...] = SHARES
-    """Of the training rows, for training again."""
-    seeds: int = 1
-    """How often to train again per share: with the run's seed and the next ones."""
-    data: Path | None = None
-    """The table to transfer to."""
-    images: Path | None = None
-    """The folder of its images."""
-    target: tuple[str, ...] = ()
-    """Its targets; by default those of the run."""
-    show: Show = lambda done, total, what: None
-    """Called as a long analysis goes on."""
-
-
 @dataclass(eq=False)
 class RunFolder:
-    """The folder of a finished run; each part is read when it is first asked for."""
+    """The folder of a run; each part is read when it is first asked for."""
 
     path: Path
     given_table: Table | None = None
     """The data that the run was fitted on, if they are not in the file that config.json names."""
     encoder: nn.Module | None = None
     """The module, if the run was fitted with one of the caller's own."""
+
+    def __post_init__(self) -> None:
+        self.path = Path(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run, finished or not."""
+        return (self.path / CONFIG_FILE).exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is trained and evaluated."""
+        return (self.path / SCORES_FILE).exists()
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -96,64 +137,73 @@ class RunFolder:
         return {"label_distance": self.fit.distance, "similarity": self.fit.similarity}
 
     @cached_property
-    def predictions(self) -> pd.DataFrame:
-        """predictions.csv, its columns as text."""
-        frame = pd.read_csv(self._file("predictions.csv"), dtype=str, keep_default_na=False)
-        needed = ["name", *self.targets, *(f"{name}_predicted" for name in self.targets)]
-        if absent := [name for name in needed if name not in frame]:
-            raise ValueError(
-                f"{self.path / 'predictions.csv'} needs the columns {', '.join(needed)}; there is "
-                f"no {', '.join(absent)}. Write it again with `rnc fit ... --resume`."
-            )
-        return frame
-
-    @cached_property
     def scores(self) -> dict[str, Any]:
         """scores.json."""
-        scores: dict[str, Any] = json.loads(self._file("scores.json").read_text(encoding="utf-8"))
-        return scores
+        return read_object(self._file(SCORES_FILE))
 
     @cached_property
+    def records(self) -> list[Record]:
+        """history.csv: one record per epoch."""
+        return records_of(read_history(self._file(HISTORY_FILE)))
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """predictions.csv."""
+        path = self._file(PREDICTIONS_FILE)
+        try:
+            predictions = read_predictions(path, self.targets, self.scores.get("columns"))
+        except ValueError as error:
+            raise ValueError(
+                f"{path} cannot be used: {error} Write it again with `rnc fit ... --resume`."
+            ) from error
+        unknown = np.isnan(predictions.errors).any(axis=1)
+        if unknown.any():
+            raise ValueError(
+                f"{path} has {int(unknown.sum())} of {len(predictions)} rows without a number for "
+                "a target or its prediction. Write it again with `rnc fit ... --resume`."
+            )
+        return predictions
+
+    @property
     def truth(self) -> Columns:
         """The true targets of the test samples, (n, t)."""
-        return np.asarray(self.predictions[list(self.targets)], dtype=np.float64)
+        return self.predictions.truth
 
-    @cached_property
+    @property
     def errors(self) -> Columns:
         """The absolute errors of the test samples, (n, t)."""
-        columns = [f"{name}_predicted" for name in self.targets]
-        guesses = np.asarray(self.predictions[columns], dtype=np.float64)
-        return np.abs(guesses - self.truth)
+        return self.predictions.errors
 
-    @cached_property
+    @property
     def subgroups(self) -> dict[str, NDArray[np.str_]]:
-        """The further columns of predictions.csv, as text."""
-        known = {"name", *self.targets, *(f"{name}_predicted" for name in self.targets)}
-        frame = self.predictions
-        return {name: frame[name].to_numpy(np.str_) for name in frame if name not in known}
+        """The subgroup columns of the test samples, as text."""
+        return self.predictions.subgroups
 
-    @cached_property
+    @property
     def features(self) -> NDArray[np.float32]:
         """Features of the samples in `rows`, (k, d)."""
-        features = self._tensors("features.safetensors")["features"].numpy()
-        if bad := int((~np.isfinite(features).all(axis=1)).sum()):
-            raise ValueError(
-                f"{self.path / 'features.safetensors'} has NaN or infinite values in {bad} of "
-                f"{len(features)} samples: the training diverged. Lower its learning rate."
-            )
-        return np.asarray(features)
+        return self._features.values
 
-    @cached_property
+    @property
     def rows(self) -> NDArray[np.int64]:
         """Which rows of predictions.csv have features, (k,)."""
-        return np.asarray(self._tensors("features.safetensors")["rows"].numpy())
+        return self._features.rows
+
+    @cached_property
+    def _features(self) -> Features:
+        features = read_features(self._file(FEATURES_FILE))
+        if bad := int((~np.isfinite(features.values).all(axis=1)).sum()):
+            raise ValueError(
+                f"{self.path / FEATURES_FILE} has NaN or infinite values in {bad} of "
+                f"{len(features.values)} samples: the training diverged. Lower its learning rate."
+            )
+        return features
 
     @cached_property
     def train_targets(self) -> Columns | None:
         """What the model was trained on, (m, t); None for a run that did not keep it."""
-        if not (self.path / TRAIN_TARGETS).exists():
-            return None
-        return np.asarray(self._tensors(TRAIN_TARGETS)["targets"].double().numpy())
+        path = self.path / TRAIN_TARGETS_FILE
+        return read_train_targets(path, len(self.targets)) if path.exists() else None
 
     @cached_property
     def model(self) -> Regressor:
@@ -185,14 +235,69 @@ class RunFolder:
             )
         return self._checked(data.read(self.fit.image_size))
 
+    def has_analysis(self, name: str) -> bool:
+        """Whether an analysis of this name was done."""
+        return self._analysis_file(name).exists()
+
+    def analysis(self, name: str) -> AnalysisResult:
+        """What an analysis found."""
+        path = self._analysis_file(name)
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{self.path} has no analysis {name}. Add it with "
+                f"`rnc evaluate {self.path} --with {name}`."
+            )
+        arrays = path.with_suffix(".safetensors")
+        tensors = read_arrays(arrays) if arrays.exists() else {}
+        return AnalysisResult(read_object(path), tensors)
+
+    # ----------------------------------------------------------------------------- writing
+
+    def write_analysis(self, name: str, result: AnalysisResult) -> Path:
+        """Write what an analysis found; returns the JSON file."""
+        path = self._analysis_file(name)
+        if result.tensors:
+            write_tensors(path.with_suffix(".safetensors"), result.tensors)
+        write_json(path, result.content)
+        return path
+
+    def write_history(self, records: Sequence[Record]) -> None:
+        """Write history.csv."""
+        _write_csv(self.path / HISTORY_FILE, RECORD_FIELDS, [asdict(one) for one in records])
+
+    def write_skipped(self, skipped: Sequence[Skipped]) -> None:
+        """Write skipped.csv."""
+        rows = [{"name": row.name, "reason": row.reason} for row in skipped]
+        _write_csv(self.path / SKIPPED_FILE, ["name", "reason"], rows)
+
+    def write_train_targets(self, targets: Columns) -> None:
+        """Write train_targets.safetensors: targets (m, t)."""
+        write_tensors(self.path / TRAIN_TARGETS_FILE, {"targets": torch.from_numpy(targets)})
+
+    def delete_checkpoint(self) -> None:
+        """Delete what a killed run would continue from."""
+        shutil.rmtree(self.path / CHECKPOINT_FOLDER, ignore_errors=True)
+
+    def delete(self) -> None:
+        """Delete the files of the run, and nothing else in the folder."""
+        for name in RUN_FOLDERS:
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in RUN_FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+    # ----------------------------------------------------------------------------- private
+
     def _checked(self, table: Table) -> Table:
-        names, before = table.names[table.rows("test")], self.predictions["name"]
+        names, before = table.names[table.rows("test")], self.predictions.names
         if names.tolist() != before.tolist():
             raise DataError(
                 f"The data have changed since {self.path} was fitted: they have {len(names)} test "
                 f"rows, not the {len(before)} of predictions.csv, or others. Fit again."
             )
         return table
+
+    def _analysis_file(self, name: str) -> Path:
+        return self.path / ANALYSES_FOLDER / f"{name}.json"
 
     def _file(self, name: str) -> Path:
         path = self.path / name
@@ -204,8 +309,33 @@ class RunFolder:
             )
         return path
 
-    def _tensors(self, name: str) -> dict[str, Tensor]:
-        try:
-            return read_tensors(self._file(name))[0]
-        except SafetensorError as error:
-            raise ValueError(f"{self.path / name} cannot be read ({error}). Fit again.") from error
+
+def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
+    """Write the files of an evaluation, scores.json last.
+
+    Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
+    "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
+    """
+    folder = Path(folder)
+    tensors = {
+        "features": torch.from_numpy(evaluation.features),
+        "rows": torch.from_numpy(evaluation.rows),
+    }
+    write_tensors(folder / FEATURES_FILE, tensors)
+    if evaluation.thumbnails:
+        pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
+        write_tensors(folder / THUMBNAILS_FILE, pictures)
+    # Without quotes, Python's csv would let a lone carriage return break a row.
+    text = evaluation.predictions.to_csv(
+        index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
+    )
+    write_text(folder / PREDICTIONS_FILE, text)
+    write_json(folder / SCORES_FILE, evaluation.scores)
+
+
+def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -21,7 +21,7 @@ from sklearn.model_selection import (  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
-from rnc.data.errors import some
+from rnc.data.errors import first_few
 from rnc.metrics import r2
 
 MOST_VALUES = 50
@@ -95,7 +95,7 @@ def groups_named(texts: NDArray[np.str_], names: Sequence[str]) -> Groups:
     if not ranges or np.isnan(lows).any() or any(len(part) != 2 for part in ranges):
         raise ValueError(
             f"scores.json and predictions.csv do not belong together: a column with the groups "
-            f"{some(names)} has the values {some(sorted(set(texts)))}. Evaluate again."
+            f"{first_few(names)} has the values {first_few(sorted(set(texts)))}. Evaluate again."
         )
     found = (np.searchsorted(lows, values, side="right") - 1).clip(min=0)
     found[np.isnan(values)] = len(ranges)

@@ -6,12 +6,14 @@ signals  float32 (k, c, 64), c at most 3: lowest and highest value of 32 stretch
 A table's rows have no picture.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn.functional import interpolate
 
 SIDE = 48
@@ -19,6 +21,38 @@ LENGTH = 64
 CHANNELS = 3  # of a signal: more lines are not told apart
 
 _CHUNK = 256  # samples in memory at a time
+_MAX_SIDE = 4096  # of what is read back: a page with more would be too large
+
+
+class Thumbnails(NamedTuple):
+    """Pictures of test samples."""
+
+    rows: NDArray[np.int64]
+    """(k,) their rows in predictions.csv."""
+    kind: str
+    """images or signals"""
+    content: NDArray[Any]
+    """Images (k, c, s, s) in uint8, or signals (k, c, l) in float32."""
+
+    def at(self, places: NDArray[np.int64]) -> "Thumbnails":
+        """Some of them, in this order."""
+        return Thumbnails(self.rows[places], self.kind, self.content[places])
+
+
+def parse_thumbnails(tensors: Mapping[str, Tensor], samples: int) -> Thumbnails:
+    """The tensors of thumbnails.safetensors of a run with this many predictions, checked."""
+    kinds = [name for name in ("images", "signals") if name in tensors]
+    if len(kinds) != 1 or "rows" not in tensors:
+        raise ValueError(f"needed rows, and images or signals; got {', '.join(sorted(tensors))}.")
+    rows, content = tensors["rows"].numpy(), tensors[kinds[0]].numpy()
+    dims, dtype = (4, np.uint8) if kinds == ["images"] else (3, np.float32)
+    if content.ndim != dims or content.dtype != dtype or content.shape[0] != len(rows):
+        raise ValueError(f"needed {kinds[0]} for {len(rows)} rows; got {content.shape}.")
+    if 0 in content.shape or max(content.shape[-2:]) > _MAX_SIDE:
+        raise ValueError(f"needed small {kinds[0]}; got {content.shape}.")
+    if len(rows) and not 0 <= rows.min() <= rows.max() < samples:
+        raise ValueError(f"rows {rows.min()} to {rows.max()} are not all among the {samples}.")
+    return Thumbnails(rows, kinds[0], content)
 
 
 def thumbnails(x: NDArray[Any], samples: NDArray[np.int64]) -> dict[str, NDArray[Any]]:

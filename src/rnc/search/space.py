@@ -45,9 +45,10 @@ def default_space(base: FitConfig) -> dict[str, Range | Choice]:
         "lr": Choice([round(rate * scale, 6) for rate in _RATES]),
         "weight_decay": Choice(_DECAYS),
     }
-    if base.scheme not in ("end2end", "two-stage"):
-        name = "temperature" if base.objective == "rnc" else "contrast_temperature"
-        space[name] = Choice(_TEMPERATURES)
+    if base.uses_objective:
+        name = base.objective_spec.temperature
+        if name is not None:
+            space[name] = Choice(_TEMPERATURES)
     return space
 
 

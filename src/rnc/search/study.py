@@ -20,11 +20,11 @@ from typing import Any, cast
 
 import torch
 
+from rnc.analyses.analysis import ShowProgress
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.digest import table_digest
 from rnc.data.table import Table
 from rnc.files import write_json
-from rnc.run.folder import Show
 from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
 from rnc.training.loop import WATCHED, Record
@@ -56,7 +56,7 @@ def search(
     study: str | None = None,
     prune: bool = True,
     heartbeat: int = 30,
-    show: Show = lambda done, total, what: None,
+    show: ShowProgress = lambda done, total, what: None,
 ) -> Iterator[Trial]:
     """Train until a study has enough trials; yields each trial of this process when it ends.
 
@@ -112,7 +112,7 @@ class _Worker:
         base: FitConfig,
         out: Path,
         space: Space,
-        show: Show,
+        show: ShowProgress,
     ) -> None:
         self.study, self.database = study, database
         self.table, self.base, self.out = table, base, out

@@ -10,6 +10,7 @@ without a wait, so that a CUDA graph can hold it.
 
 import contextlib
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -144,9 +145,7 @@ class Batches:
         """
         shuffled = torch.randperm(len(self), generator=_generator(self.seed, stage, epoch))
         on_device = shuffled.to(self.device)
-        rest = len(self) % batch_size
-        least = batch_size if drop_last else 2 * self.world_size if self.normalised else 1
-        stop = len(self) - rest if rest < least else len(self)
+        stop = self._used(batch_size, drop_last)
         for step, start in enumerate(range(0, stop, batch_size)):
             chosen = slice(start, min(start + batch_size, stop))
             drawing = _generator(self.seed, stage, epoch, step)
@@ -157,6 +156,16 @@ class Batches:
                 mixing = _generator(self.seed, stage, epoch, step, "mixup")
                 picked = picked._replace(**self._partners(everyone, mixing))
             yield picked
+
+    def steps(self, batch_size: int, *, drop_last: bool) -> int:
+        """How many batches an epoch has."""
+        return math.ceil(self._used(batch_size, drop_last) / batch_size)
+
+    def _used(self, batch_size: int, drop_last: bool) -> int:
+        """How many samples an epoch uses."""
+        rest = len(self) % batch_size
+        least = batch_size if drop_last else 2 * self.world_size if self.normalised else 1
+        return len(self) - rest if rest < least else len(self)
 
     def _pick(
         self, everyone: Tensor, rows: Tensor, mine: slice, views: int, drawing: torch.Generator

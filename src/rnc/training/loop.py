@@ -8,6 +8,7 @@ CPU the continued run ends with the same bits.
 import logging
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -21,10 +22,10 @@ from torch import Tensor
 
 from rnc.config import FitConfig, Optimizer
 from rnc.files import read_tensors, write_tensors
+from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
 from rnc.training.batches import Batches, EncodedBatches, Picked, seed_of
 from rnc.training.graphs import GraphedStep
-from rnc.training.objectives import Labels, Objective
 from rnc.training.optim import (
     learning_rate,
     make_optimizer,
@@ -241,7 +242,7 @@ class _Epoch:
         """One step, without a wait for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
-        loss = self.wrapped(batch.views, Labels(batch.targets, batch.weights))
+        loss = self.wrapped(batch.views, BatchLabels(batch.targets, batch.weights))
         self.fabric.backward(loss / stage.accumulate)
         self.pending += 1
         if self.pending == stage.accumulate:
@@ -322,6 +323,8 @@ class _Progress:
         }
         for key, value in tensors.items():
             group, name = key.split("/", 1)
+            if group == "objective":  # checkpoints without a format have its former name
+                name = re.sub(r"^fds\.", "calibration.", name)
             groups[group][name] = value
         self.model.load_state_dict(groups["model"])
         self.objective.load_own_state(groups["objective"])

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnc.config import FitConfig
+from rnc.config import FitConfig, check_limit
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.heads import HEADS, head_config
+from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.loop import Record
-from rnc.training.objectives import PairLoss
 from rnc.training.speed import tf32
 from rnc.training.stages import Job, weights_of
 from rnc.training.units import for_optimizer
@@ -147,7 +147,7 @@ def _train(job: Job) -> Iterator[Record]:
         yield from job.scheme(config.scheme)
         return
     best: tuple[float, dict[str, Tensor]] | None = None
-    for scheme in AUTO if config.objective == "rnc" else AUTO[:3]:
+    for scheme in AUTO if config.objective_spec.term is not None else AUTO[:3]:
         yield from job.scheme(scheme, prefix=f"{scheme}/")
         error = job.validate()
         if best is None or error < best[0]:
@@ -180,22 +180,8 @@ def _check_rows(table: Table, config: FitConfig) -> None:
 
 def _check_targets(table: Table, config: FitConfig) -> None:
     """Say before training what a method cannot do with these targets."""
-    targets = table.y.shape[1]
-    distinct = np.unique(train := table.y[table.rows("train")], axis=0)
-    published = config.regularizer == "ordinal-entropy" and config.original
-    if published and len(distinct) == len(train):
-        raise ValueError(
-            "ordinal-entropy as published needs targets that repeat within a batch, and is NaN "
-            f"without; all {len(train)} training targets differ. Leave --original out."
-        )
-    if targets == 1:
-        return
-    if config.regularizer == "fds":
-        raise ValueError(
-            "regularizer fds keeps statistics per bin of one target, since most bins of several "
-            f"would stay empty; got {targets} targets. Use ranksim or ordinal-entropy."
-        )
-    if config.original and (config.lds or config.regularizer == "ranksim"):
-        raise ValueError(
-            f"lds and ranksim as published have one target; got {targets}. Leave --original out."
-        )
+    targets = table.y[table.rows("train")]
+    if len(np.unique(targets, axis=0)) == len(targets):
+        check_limit(config, "distinct_targets", f"{len(targets)} training targets that all differ")
+    if targets.shape[1] > 1:
+        check_limit(config, "several_targets", f"{targets.shape[1]} targets")

@@ -33,24 +33,28 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
     """Whether to replay the steps of a stage as a CUDA graph.
 
     Several processes talk to each other in between, the scaler of 16-bit floats looks at every
-    gradient, RankSim as published draws random numbers, and what a module or an objective of the
+    gradient, a method may say that it cannot be replayed, and what a module or an objective of the
     caller's own does is unknown.
     """
+    graphable = {method.label: method.limits.graphable for method in config.active_methods}
+    never = [label for label, answer in graphable.items() if answer is False]
     possible = (
         model.input_shift.is_cuda
         and world_size == 1
         and stage.accumulate == 1
         and config.precision != "16"
-        and not (config.original and config.regularizer == "ranksim")
+        and not never
     )
     if config.cuda_graphs == "on" and not possible:
         raise ValueError(
             "--cuda-graphs on needs a GPU, one process, --accumulate 1 and a precision other than "
             f"16; got {model.input_shift.device}, {world_size} processes, --accumulate "
-            f"{stage.accumulate} and --precision {config.precision}. Use --cuda-graphs auto."
+            f"{stage.accumulate} and --precision {config.precision}"
+            + "".join(f", and {label} cannot be replayed" for label in never)
+            + ". Use --cuda-graphs auto."
         )
     if config.cuda_graphs == "auto":
-        return possible and "own" not in (model.config.encoder, config.objective)
+        return possible and model.config.encoder != "own" and None not in graphable.values()
     return config.cuda_graphs == "on"
 
 

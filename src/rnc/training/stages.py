@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,20 @@ from rnc.data.table import Table
 from rnc.files import read_tensors, write_tensors
 from rnc.heads import head_config
 from rnc.loss.pairwise import circle_of
-from rnc.loss.theory import lower_bound
 from rnc.methods.lds_fds import lds_weights
+from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
 from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
 from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
-from rnc.training.objectives import (
-    Objective,
-    PairLoss,
-    Supervised,
-    encoder_objective,
-    head_objective,
-    rnc_term,
-)
+from rnc.training.objectives import encoder_objective, head_objective
 from rnc.training.probe import probe_error, solve_head
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
 
-ENCODER_FILE = Path("checkpoint", "encoder.safetensors")
+CHECKPOINT_FOLDER = "checkpoint"
+"""In the folder of a run: what a killed run continues from."""
+ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
 """In the folder of a run: the encoder that its first stage trained."""
 LOOKED_AT = 1024
 """Samples of a split that a quick look at an encoder takes."""
@@ -148,7 +142,7 @@ class Job:
         self.fabric.barrier()
 
     def _file(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / "checkpoint" / name
+        return None if self.folder is None else self.folder / CHECKPOINT_FOLDER / name
 
     def _run(
         self,
@@ -200,36 +194,37 @@ class Job:
 
     def _encoder_stage(self, name: str) -> Iterator[Record]:
         config = self.config
-        stage = self._stage(
-            name,
-            views=config.views,
-            lr=config.rate(contrast=True),
-            drop_last=True,
-            bound=partial(_bound, config=config) if config.objective == "rnc" else None,
-        )
-        steps = len(self.batches) // stage.batch_size
+        stage = self._stage(name, views=config.views, lr=config.rate(contrast=True), drop_last=True)
+        setup, bound = self._setup(stage), config.objective_spec.bound
+        if bound is not None:
+            stage = dataclasses.replace(stage, bound=bound(setup))
         torch.manual_seed(seed_of(config.seed, name))
-        objective = encoder_objective(
-            self.model,
-            config,
-            self.batches.known_targets,
-            updates=stage.epochs * math.ceil(steps / stage.accumulate),
-            gather=self.many,
-            own=self.own,
-        )
+        objective = encoder_objective(self.model, config, setup, self.own)
         return self._run(stage, objective, None)
 
-    def _head_objective(self, **options: Any) -> Objective:
-        targets = self.batches.known_targets
-        return head_objective(self.model, self.config, targets, gather=self.many, **options)
+    def _setup(self, stage: Stage) -> MethodSetup:
+        """What the methods of a stage are made for."""
+        steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last)
+        return MethodSetup(
+            d=self.model.head.config.d,
+            targets=self.batches.known_targets,
+            updates=stage.epochs * math.ceil(steps / stage.accumulate),
+            gather=self.many,
+            options=self.config.method_options,
+        )
 
     def _end2end_stage(self, name: str) -> Iterator[Record]:
-        return self._run(self._stage(name), self._head_objective(), self.validate)
+        stage = self._stage(name)
+        objective = head_objective(self.model, self.config, self._setup(stage))
+        return self._run(stage, objective, self.validate)
 
     def _regularize_stage(self, name: str) -> Iterator[Record]:
-        rnc = (self.config.rnc_weight, rnc_term(self.config, gather=self.many))
         stage = self._stage(name, views=self.config.views, drop_last=True)
-        return self._run(stage, self._head_objective(terms=[rnc]), self.validate)
+        setup, term = self._setup(stage), self.config.objective_spec.term
+        assert term is not None
+        terms = [(self.config.rnc_weight, term(setup))]
+        objective = head_objective(self.model, self.config, setup, terms)
+        return self._run(stage, objective, self.validate)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
         """From the encoder and a head solved on it, all weights at a tenth of the rate.
@@ -244,7 +239,8 @@ class Job:
         seconds = time.perf_counter() - started
         start = Record(name, 0, epochs, 0.0, loss, None, error, seconds)
         stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
-        yield from self._run(stage, self._head_objective(), self.validate, start=start)
+        objective = head_objective(self.model, self.config, self._setup(stage))
+        yield from self._run(stage, objective, self.validate, start=start)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))
@@ -283,7 +279,7 @@ class Job:
             return self.fabric.broadcast(error)
 
         self.model.encoder.eval()
-        head = Supervised(nn.Identity(), self.model.head, weighted=weighted, gather=self.many)
+        head = HeadObjective(nn.Identity(), self.model.head, weighted=weighted, gather=self.many)
         yield from self._run(stage, head, validate, frozen=True)
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
@@ -321,10 +317,6 @@ def weights_of(model: Regressor) -> dict[str, Tensor]:
 
 def _finite(values: np.ndarray) -> bool:
     return bool(np.isfinite(values).all())
-
-
-def _bound(targets: Tensor, views: int, config: FitConfig) -> Tensor:
-    return lower_bound(targets, views=views, label_distance=config.distance)
 
 
 def _lds(targets: Tensor, config: FitConfig) -> Tensor:

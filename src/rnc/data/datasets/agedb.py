@@ -12,23 +12,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
-from rnc.data.datasets.registry import (
-    Dataset,
+from rnc.data.datasets.dataset import Dataset
+from rnc.data.datasets.findings import (
     Finding,
-    balanced_split,
-    check_choice,
-    collect,
     count_finding,
-    first_existing,
     image_findings,
+    range_finding,
+    split_findings,
+)
+from rnc.data.datasets.reading import (
+    age_split,
+    check_choice,
+    first_existing,
     image_table,
     not_found,
     published_rows,
-    range_finding,
 )
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.images import image_files
-from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 
 _COUNTS = {"images": 16_488, "persons": 567, "train": 12_208, "val": 2_140, "test": 2_140}
@@ -64,35 +65,28 @@ def read(
     """
     check_choice("split", split, _SPLITS)
     frame, folder, place = _rows(root)
-    if split == "published" and "split" not in frame:
-        raise DataError(
-            f"{root} has the images of AgeDB, but no agedb.csv, which holds the published split. "
-            "Put it beside the folder AgeDB, or choose split='person' or split='balanced'."
-        )
-    if split == "balanced":
-        ages, names = frame["age"].to_numpy(), frame["path"].tolist()
-        frame["split"] = balanced_split(ages, names, most=_MOST_PER_AGE, seed=split_seed)
+    frame["split"] = age_split(
+        frame,
+        split,
+        counts=_COUNTS,
+        seed=split_seed,
+        most=_MOST_PER_AGE,
+        without_published=f"{root} has the images of AgeDB, but no agedb.csv, which holds the "
+        "published split. Put it beside the folder AgeDB, or choose split='person' or "
+        "split='balanced'.",
+    )
     return image_table(
         frame,
         targets=("age",),
         folder=folder,
         place=place,
         variant="all",
-        split_column=None if split == "person" else "split",
-        group_column="person" if split == "person" else None,
         subgroup_columns=("person", "sex"),
-        fractions=[_COUNTS[part] / _COUNTS["images"] for part in SPLITS],
-        split_seed=split_seed,
         image_size=image_size,
         skip_bad=skip_bad,
         cache=cache,
         progress=progress,
     )
-
-
-def check(root: Path, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set: counts, ages, persons, missing and broken images."""
-    return collect(_findings(root, progress))
 
 
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
@@ -101,12 +95,13 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     yield count_finding("persons", frame["person"].nunique(), _COUNTS["persons"])
     yield range_finding("age", frame["age"].to_numpy(), _AGES)
     if "split" in frame:
-        yield from _split_findings(frame)
+        yield from split_findings(frame["split"], _COUNTS)
+        yield from _label_findings(frame)
         if unlisted := {*_images(folder)} - {*frame["path"]}:
             yield Finding(
                 "warning",
                 f"{len(unlisted):,} images are not in {place} and are left out: "
-                f"{some(sorted(unlisted), 3)}.",
+                f"{first_few(sorted(unlisted), 3)}.",
             )
     else:
         yield Finding(
@@ -117,9 +112,8 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     yield from image_findings(folder, frame["path"], progress)
 
 
-def _split_findings(frame: pd.DataFrame) -> Iterator[Finding]:
-    for part in SPLITS:
-        yield count_finding(f"{part} images", int((frame["split"] == part).sum()), _COUNTS[part])
+def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
+    """Whether the split keeps persons apart, and ages agree with the names of the files."""
     train, test = (set(frame["person"][frame["split"] == part]) for part in ("train", "test"))
     if shared := train & test:
         yield Finding(
@@ -188,5 +182,5 @@ DATASET = Dataset(
     counts=_COUNTS,
     ranges={"age": _AGES},
     read=read,
-    check=check,
+    findings=_findings,
 )

@@ -21,22 +21,24 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from scipy.io import loadmat  # type: ignore[import-untyped]
 
-from rnc.data.datasets.registry import (
-    Dataset,
+from rnc.data.datasets.dataset import Dataset
+from rnc.data.datasets.findings import (
     Finding,
-    balanced_split,
-    check_choice,
-    collect,
     count_finding,
     image_findings,
+    range_finding,
+    split_findings,
+)
+from rnc.data.datasets.reading import (
+    age_split,
+    check_choice,
     image_table,
     not_found,
     published_rows,
-    range_finding,
 )
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
-from rnc.data.splits import SPLITS, make_split
+from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 
 _COUNTS = {
@@ -94,12 +96,6 @@ def read(
     """
     check_choice("split", split, _SPLITS)
     frame, place = _rows(root)
-    if split == "published" and "split" not in frame:
-        raise DataError(
-            f"{root} has the .mat files of IMDB-WIKI, but no imdb_wiki.csv, which holds the "
-            "published split. Put it beside the folders imdb_crop and wiki_crop, or choose "
-            "split='balanced' or split='person'."
-        )
     skipped = []
     if largest_age is not None:
         older = frame["age"] > largest_age
@@ -108,7 +104,17 @@ def read(
             for path, age in zip(frame["path"][older], frame["age"][older], strict=True)
         ]
         frame = frame[~older].copy()
-    frame["split"] = _split(frame, split, split_seed)
+    frame["split"] = age_split(
+        frame,
+        split,
+        counts=_COUNTS,
+        seed=split_seed,
+        most=_MOST_PER_AGE,
+        up_to=_OLDEST,
+        without_published=f"{root} has the .mat files of IMDB-WIKI, but no imdb_wiki.csv, which "
+        "holds the published split. Put it beside the folders imdb_crop and wiki_crop, or choose "
+        "split='balanced' or split='person'.",
+    )
     if train_size is not None:
         frame = frame[_draw(frame, train_size, train_seed)]
     return image_table(
@@ -124,17 +130,6 @@ def read(
         cache=cache,
         progress=progress,
     )
-
-
-def _split(frame: pd.DataFrame, split: str, seed: int) -> Any:
-    if split == "published":
-        return frame["split"]
-    ages, names = frame["age"].to_numpy(), frame["path"].tolist()
-    if split == "balanced":
-        return balanced_split(ages, names, most=_MOST_PER_AGE, seed=seed, up_to=_OLDEST)
-    total, group = sum(_COUNTS[part] for part in SPLITS), frame["person"].to_numpy()
-    fractions = [_COUNTS[part] / total for part in SPLITS]
-    return make_split(ages[:, None], names, group=group, fractions=fractions, seed=seed)
 
 
 def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
@@ -153,11 +148,6 @@ def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set: counts, ages, missing and broken images."""
-    return collect(_findings(root, progress))
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, _ = _rows(root)
     for source in _SOURCES:
@@ -172,9 +162,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
         listed = len(_read_mat(mat)["full_path"])
         yield count_finding(f"images in {mat.name}", listed, _COUNTS[source])
     if "split" in frame:
-        for part in SPLITS:
-            count = int((frame["split"] == part).sum())
-            yield count_finding(f"{part} images", count, _COUNTS[part])
+        yield from split_findings(frame["split"], _COUNTS)
     else:
         kept = sum(_COUNTS[part] for part in SPLITS)
         yield count_finding("images with one clear face and an age", len(frame), kept)
@@ -258,7 +246,7 @@ def _read_mat(mat: Path) -> dict[str, NDArray[Any]]:
     if struct is None or absent:
         raise DataError(
             f"{mat} needs a struct {mat.stem!r} with {', '.join(_FIELDS)}; it has "
-            f"{some(names or ['no such struct'])}. Download {mat.parent.name}.tar again."
+            f"{first_few(names or ['no such struct'])}. Download {mat.parent.name}.tar again."
         )
     fields = {name: np.atleast_1d(struct[name].item()) for name in _FIELDS}
     if len({len(values) for values in fields.values()}) > 1:
@@ -276,5 +264,5 @@ DATASET = Dataset(
     counts=_COUNTS,
     ranges={"age": _AGES},
     read=read,
-    check=check,
+    findings=_findings,
 )

@@ -22,20 +22,10 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from rnc.data.datasets.registry import (
-    Dataset,
-    Finding,
-    check_choice,
-    collect,
-    count_finding,
-    first_existing,
-    image_findings,
-    image_table,
-    need,
-    not_found,
-    range_finding,
-)
-from rnc.data.errors import DataError, some
+from rnc.data.datasets.dataset import Dataset
+from rnc.data.datasets.findings import Finding, count_finding, image_findings, range_finding
+from rnc.data.datasets.reading import check_choice, first_existing, image_table, need, not_found
+from rnc.data.errors import DataError, first_few
 from rnc.data.table import Table
 
 _COUNTS = {"images": 45_000, "persons": 15, "train": 33_000, "val": 6_000, "test": 6_000}
@@ -142,20 +132,15 @@ def _check_persons(
         if absent or not chosen:
             raise DataError(
                 f"{option} must name persons of the copy in {root}, which has "
-                f"{some(persons, 15)}; got {some(chosen) or 'none'}."
+                f"{first_few(persons, 15)}; got {first_few(chosen) or 'none'}."
             )
     if both := set(val) & set(test):
         raise DataError(f"val_persons and test_persons share {', '.join(sorted(both))}.")
     if not set(persons) - set(val) - set(test):
-        raise DataError(f"Nobody is left to train: {some(persons, 15)} validate or test.")
+        raise DataError(f"Nobody is left to train: {first_few(persons, 15)} validate or test.")
 
 
 # ------------------------------------------------------------------------------------------ check
-
-
-def check(root: Path, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set: persons, counts, angles, colours, broken files."""
-    return collect(_findings(root, progress))
 
 
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
@@ -163,7 +148,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     persons = _persons(copy)
     yield Finding("ok", f"Layout {copy.layout} in {copy.path}.")
     if absent := [person for person in _PERSONS if person not in persons]:
-        yield Finding("error", f"Persons {some(absent, 15)} are missing. {_ADVICE}")
+        yield Finding("error", f"Persons {first_few(absent, 15)} are missing. {_ADVICE}")
     angles, paths = {}, []
     for person in persons:
         try:
@@ -354,6 +339,6 @@ DATASET = Dataset(
     counts=_COUNTS,
     ranges=_RANGES,
     read=read,
-    check=check,
+    findings=_findings,
     extra="gaze",
 )

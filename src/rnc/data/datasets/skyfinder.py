@@ -14,23 +14,20 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.datasets.registry import (
-    Dataset,
-    Finding,
+from rnc.data.datasets.dataset import Dataset
+from rnc.data.datasets.findings import Finding, count_finding, image_findings, range_finding
+from rnc.data.datasets.reading import (
     check_choice,
-    collect,
-    count_finding,
     first_existing,
-    image_findings,
     image_table,
     not_found,
-    range_finding,
+    published_shares,
 )
-from rnc.data.errors import DataError, some
+from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.labels import read_targets
 from rnc.data.sources import column, read_frame
-from rnc.data.splits import SPLITS
+from rnc.data.splits import make_split
 from rnc.data.table import Table
 
 _COUNTS = {
@@ -96,17 +93,22 @@ def read(
             f"{csv}: no images are left within {within_minutes:g} minutes of {hour:g} o'clock. "
             "Choose a larger within_minutes."
         )
+    frame = frame.assign(
+        split=make_split(
+            frame[["temperature"]].to_numpy(),
+            frame["path"].tolist(),
+            group=frame["camera"].to_numpy() if split == "camera" else None,
+            fractions=published_shares(_COUNTS),
+            seed=split_seed,
+        )
+    )
     return image_table(
         frame,
         targets=("temperature",),
         folder=folder,
         place=str(csv),
         variant=f"{hour} {clock} {within_minutes} {cameras}",
-        split_column=None,
-        group_column="camera" if split == "camera" else None,
         subgroup_columns=("camera",),
-        fractions=[_COUNTS[part] / _COUNTS["images"] for part in SPLITS],
-        split_seed=split_seed,
         skipped=skipped,
         image_size=image_size,
         skip_bad=skip_bad,
@@ -119,8 +121,8 @@ def _chosen(frame: pd.DataFrame, cameras: Sequence[int], csv: Path) -> pd.DataFr
     known = frame["camera"].unique().tolist()
     if absent := [camera for camera in cameras if camera not in known]:
         raise DataError(
-            f"{csv} and the image folders have no camera {some(absent)}; they have "
-            f"{some(sorted(known), 60)}."
+            f"{csv} and the image folders have no camera {first_few(absent)}; they have "
+            f"{first_few(sorted(known), 60)}."
         )
     return frame[frame["camera"].isin(list(cameras))]
 
@@ -146,11 +148,6 @@ def _nearest(
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set: counts, temperatures, cameras, broken images."""
-    return collect(_findings(root, progress))
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, folder, csv, skipped = _rows(root)
     unknown = [one for one in skipped if not one.name.startswith("camera ")]
@@ -160,7 +157,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
         f"{len(unknown):,} rows of {csv.name} have no temperature and are left out.",
     )
     if absent:
-        yield Finding("warning", f"No images below {folder} for {some(absent, 20)}: left out.")
+        yield Finding("warning", f"No images below {folder} for {first_few(absent, 20)}: left out.")
     what = "rows with a temperature and a camera folder"
     yield count_finding(what, len(frame), _COUNTS["rows with a temperature"])
     chosen = frame[_nearest(frame, 11.0, "table", None)]
@@ -208,8 +205,8 @@ def _rows(root: Path) -> _Copy:
     for name in ("Filename", "CamId", "TempM", "Longitude", *_TIME):
         column(table, name, place)
     folder = root / "images" if (root / "images").is_dir() else root
-    temperature = read_targets(table.fillna({"TempM": -9999}), ["TempM"], place, False)[0][:, 0]
-    when, _, _ = read_targets(table, ["CamId", "Longitude", *_TIME], place, False)
+    temperature = read_targets(table.fillna({"TempM": -9999}), ["TempM"], place)[:, 0]
+    when = read_targets(table, ["CamId", "Longitude", *_TIME], place)
     frame = pd.DataFrame(
         {"temperature": temperature, "camera": when[:, 0].astype(int)}, table.index
     )
@@ -257,5 +254,5 @@ DATASET = Dataset(
     counts=_COUNTS,
     ranges={"temperature": _TEMPERATURES},
     read=read,
-    check=check,
+    findings=_findings,
 )

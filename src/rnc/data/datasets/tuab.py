@@ -23,18 +23,10 @@ from rich.console import Console
 from rich.progress import track
 from sklearn.model_selection import KFold  # type: ignore[import-untyped]
 
-from rnc.data.datasets.registry import (
-    Dataset,
-    Finding,
-    check_choice,
-    collect,
-    count_finding,
-    have,
-    need,
-    not_found,
-    range_finding,
-)
-from rnc.data.errors import DataError, some
+from rnc.data.datasets.dataset import Dataset
+from rnc.data.datasets.findings import Finding, count_finding, range_finding
+from rnc.data.datasets.reading import check_choice, have, need, not_found
+from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.inputs import Skipped
 from rnc.data.sources import as_signals
 from rnc.data.splits import make_split
@@ -60,7 +52,6 @@ _FOLDS, _SPLITS = 10, ("fold", "official")
 _MARGIN = 20.0  # seconds read on either side, for the filter to settle
 _NAME = re.compile(r"(?P<subject>[a-z0-9]{8})_s(?P<session>\d+)_t(?P<part>\d+)\.edf", re.IGNORECASE)
 _ADVICE = "Give the folder that holds edf/ (v2.0.0 or v3.0.x of the corpus)."
-_MOST_LISTED = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +126,9 @@ def read(
         except Exception as error:  # what a broken file makes mne raise is not limited to a few
             bad[recording] = str(error) or type(error).__name__
     if bad and (not skip_bad or not good):
-        raise _refusal(root, bad, len(recordings), not good)
+        reasons = [f"{r.file}: {why}" for r, why in bad.items()]
+        advice = "Leave them out with skip_bad=True." if good else "No usable recordings remain."
+        raise unusable(str(root), "recordings", reasons, len(recordings), advice)
     parts = _split(good, split, fold, validation, split_seed)
     skipped = tuple(Skipped(r.file.name, why) for r, why in bad.items())
     return _table(x[: len(good)], good, parts, windows, (start, seconds), str(root), skipped)
@@ -228,12 +221,7 @@ def _check_numbers(
 # ------------------------------------------------------------------------------------------ check
 
 
-def check(root: Path, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set: counts, ages, missing electrodes, broken files."""
-    return collect(_findings(root))
-
-
-def _findings(root: Path) -> Iterator[Finding]:
+def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     recordings = _recordings(_edf_folder(root))
     digits = {r.subject.isdigit() for r in recordings}
     layout = "v2 (subjects by number)" if digits == {True} else "v3 (subjects by letters)"
@@ -247,7 +235,7 @@ def _findings(root: Path) -> Iterator[Finding]:
     yield count_finding("subjects with a normal recording", len(subjects), _COUNTS["subjects"])
     train, test = ({r.subject for r in recordings if r.folder == f} for f in ("train", "eval"))
     if shared := train & test:
-        text = f"{len(shared)} subjects are in train and in eval: {some(sorted(shared), 3)}."
+        text = f"{len(shared)} subjects are in train and in eval: {first_few(sorted(shared), 3)}."
         yield Finding("warning", f"{text} split='official' would test on known subjects.")
     ages = np.array([r.age for r in subjects if not r.problem])
     if len(ages):
@@ -256,7 +244,7 @@ def _findings(root: Path) -> Iterator[Finding]:
     if bad:
         yield Finding(
             "error",
-            f"{len(bad):,} of {len(subjects):,} recordings cannot be used: {some(bad, 3)}. "
+            f"{len(bad):,} of {len(subjects):,} recordings cannot be used: {first_few(bad, 3)}. "
             "Download them again; skip_bad=True reads the rest.",
         )
     else:
@@ -277,7 +265,7 @@ def _edf_folder(root: Path) -> Path:
         raise not_found("TUAB", root, "edf/train/normal and edf/eval/normal", _ADVICE)
     if len(found) > 1:
         raise DataError(
-            f"{root} holds several versions of TUAB: {some(found)}. Give the folder of one."
+            f"{root} holds several versions of TUAB: {first_few(found)}. Give the folder of one."
         )
     return found[0]
 
@@ -375,15 +363,6 @@ def _signal(
     return cut
 
 
-def _refusal(root: Path, bad: dict[Recording, str], total: int, all_bad: bool) -> DataError:
-    lines = [f"\n  {r.file}: {why}" for r, why in list(bad.items())[:_MOST_LISTED]]
-    more = "\n  ..." if len(bad) > _MOST_LISTED else ""
-    advice = "No usable recordings remain." if all_bad else "Leave them out with skip_bad=True."
-    return DataError(
-        f"{root}: {len(bad)} of {total} recordings cannot be used:{''.join(lines)}{more}\n{advice}"
-    )
-
-
 DATASET = Dataset(
     name="tuab",
     title="TUAB",
@@ -393,6 +372,6 @@ DATASET = Dataset(
     counts=_COUNTS,
     ranges={"age": _AGES},
     read=read,
-    check=check,
+    findings=_findings,
     extra="eeg",
 )

@@ -11,12 +11,21 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from rnc.augment import AUGMENTS, Augment
-from rnc.heads import HeadOptions, PerTarget, find_head
+from rnc.config.checks import changed_by_original, check_config, default_weights
+from rnc.heads import HeadOptions, PerTarget
 from rnc.loss.pairwise import Pairwise, circular
+from rnc.methods.objective import MethodOptions
+from rnc.methods.registry import (
+    LDS,
+    OBJECTIVES,
+    OWN,
+    REGULARIZERS,
+    ActiveMethod,
+    ObjectiveSpec,
+    RegularizerSpec,
+)
 
 Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
-Objective = Literal["rnc", "supcon", "simclr", "dino", "own"]
-Regularizer = Literal["none", "ranksim", "ordinal-entropy", "fds"]
 Optimizer = Literal["sgd", "adamw"]
 Solver = Literal["sgd", "exact"]
 Device = Literal["auto", "cpu", "cuda"]
@@ -36,17 +45,17 @@ class FitConfig:
         "the frozen encoder; auto: the first four, best on validation",
     ] = "probe"
     objective: Annotated[
-        Objective,
-        "what shapes the representation in probe and finetune: rnc supcon simclr dino; own: a "
+        str,
+        f"what shapes the representation in probe and finetune: {' '.join(OBJECTIVES)}; own: a "
         "function that Python code gave",
     ] = "rnc"
     regularizer: Annotated[
-        Regularizer, "beside the head's loss, where the encoder trains: ranksim ordinal-entropy fds"
+        str, f"beside the head's loss, where the encoder trains: {' '.join(REGULARIZERS)}"
     ] = "none"
     regularizer_weight: Annotated[
         float | None,
-        "weight of the regularizer; default: ranksim 0.1, ordinal-entropy 1, and 20 times as much "
-        "beside heads l1 and huber by sgd, whose loss is as large; original: 100 and 1",
+        f"weight of the regularizer; default: {default_weights()}, and 20 times as much beside "
+        "heads l1 and huber by sgd, whose loss is as large",
     ] = None
     lds: Annotated[bool, "weigh samples of rare targets more in the head's loss"] = False
     c_mixup: Annotated[bool, "mix samples of near targets while the encoder trains"] = False
@@ -58,7 +67,7 @@ class FitConfig:
     prototypes: Annotated[int, "outputs of the head that dino trains with"] = 1024
     original: Annotated[
         bool,
-        "do as published code does where it differs: lds fds ranksim ordinal-entropy dldl l2cs",
+        f"do as published code does where it differs: {changed_by_original()}",
     ] = False
     head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
     head_options: Annotated[
@@ -127,43 +136,14 @@ class FitConfig:
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             object.__setattr__(self, name, _per_target(getattr(self, name)))
-        for name, known in _CHOICES.items():
+        for name in ("head_options", "augment_options"):
+            object.__setattr__(self, name, _options(getattr(self, name)))
+        methods = {"objective": (*OBJECTIVES, "own"), "regularizer": ("none", *REGULARIZERS)}
+        for name, known in (_CHOICES | methods).items():
             value = getattr(self, name)
             if value not in known and (name, value) != ("optimizer", None):
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
-        for name in (
-            "epochs",
-            "batch_size",
-            "head_batch_size",
-            "accumulate",
-            "image_size",
-            "positives",
-        ):
-            _check(self, name, 1)
-        for name in ("projection_size", "prototypes"):
-            _check(self, name, 1)
-        for name in ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight"):
-            _check(self, name, 0)
-        for name in (
-            "lr",
-            "head_lr",
-            "clip",
-            "temperature",
-            "contrast_temperature",
-            "regularizer_weight",
-            "mixup_alpha",
-            "mixup_bandwidth",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be a positive number; got {value!r}.")
-        _check_period(self)
-        _check_crop(self)
-        for name in ("head_options", "augment_options"):
-            object.__setattr__(self, name, _options(getattr(self, name)))
-        _check_augment(self)
-        find_head(self.head).complete(self.head, self.head_options or {})
-        _check_methods(self)
+        check_config(self)
 
     @property
     def distance(self) -> str | Pairwise:
@@ -171,9 +151,47 @@ class FitConfig:
         return self.label_distance if self.period is None else circular(self.period)
 
     @property
+    def objective_spec(self) -> ObjectiveSpec:
+        """What is known about the objective."""
+        return OBJECTIVES.get(self.objective, OWN)
+
+    @property
+    def regularizer_spec(self) -> RegularizerSpec | None:
+        """What is known about the regularizer, if there is one."""
+        return REGULARIZERS.get(self.regularizer)
+
+    @property
+    def method_options(self) -> MethodOptions:
+        """The options that the methods take."""
+        names = {field.name for field in dataclasses.fields(MethodOptions)} - {"label_distance"}
+        given = {name: getattr(self, name) for name in names}
+        return MethodOptions(label_distance=self.distance, **given)
+
+    @property
+    def uses_objective(self) -> bool:
+        """Whether the objective has a part in the scheme."""
+        return self.scheme in ("probe", "finetune", "regularize", "auto")
+
+    @property
+    def active_methods(self) -> list[ActiveMethod]:
+        """The methods that have a part in the scheme, with their limits."""
+        methods = {
+            f"objective {self.objective}": self.objective_spec if self.uses_objective else None,
+            f"regularizer {self.regularizer}": self.regularizer_spec,
+            "lds": LDS if self.lds else None,
+        }
+        return [
+            ActiveMethod(label, spec.limits_with(original=self.original), spec.limits)
+            for label, spec in methods.items()
+            if spec is not None
+        ]
+
+    @property
     def counts_in_bins(self) -> bool:
         """Whether low, high and step serve a method beside the head."""
-        return self.objective == "supcon" or self.regularizer == "fds" or self.lds
+        regularizer = self.regularizer_spec
+        binned = regularizer is not None and regularizer.uses_bins
+        return self.objective_spec.uses_bins or binned or self.lds
 
     def resolve(self) -> "FitConfig":
         """The same with epochs, optimizer and the head's rate as the preset suggests them."""
@@ -193,9 +211,7 @@ class FitConfig:
             return self.lr
         if self.resolve().optimizer == "adamw":
             return 1e-3
-        if not contrast:
-            return 0.2
-        return 0.5 if self.objective == "rnc" else 0.05
+        return self.objective_spec.lr if contrast else 0.2
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
         """How samples of a kind become views.
@@ -240,8 +256,6 @@ class FitConfig:
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "scheme": get_args(Scheme),
-    "objective": get_args(Objective),
-    "regularizer": get_args(Regularizer),
     "optimizer": get_args(Optimizer),
     "head_solver": get_args(Solver),
     "device": get_args(Device),
@@ -251,6 +265,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "cuda_graphs": get_args(Switch),
     "resident": get_args(Switch),
 }
+
 
 SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
 """Fields that change how fast a run is and how it rounds: a resumed run may change them."""
@@ -270,127 +285,5 @@ def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return {k: tuple(v) if isinstance(v, list) else v for k, v in pairs} or None
 
 
-def _check_augment(config: FitConfig) -> None:
-    """Raise for augmentation that no kind of data has, before data are read."""
-    names = set(config.augment_options or ())
-    own = {kind: {f.name for f in dataclasses.fields(cls)} for kind, cls in AUGMENTS.items()}
-    kinds = [kind for kind in AUGMENTS if names <= own[kind]]
-    if not kinds:
-        raise ValueError(
-            f"augment_options must be of one kind of data; got {', '.join(sorted(names))}. "
-            + " ".join(f"{kind}: {', '.join(sorted(own[kind]))}." for kind in AUGMENTS)
-        )
-    if names:
-        config.augmentation(kinds[0])
-
-
 def _default(value: Any, otherwise: Any) -> Any:
     return otherwise if value is None else value
-
-
-def _check(config: FitConfig, name: str, least: int) -> None:
-    value = getattr(config, name)
-    if value is not None and not value >= least:
-        raise ValueError(f"{name} must be at least {least}; got {value!r}.")
-
-
-def _check_period(config: FitConfig) -> None:
-    name, period = config.label_distance, config.period
-    if name == "circular" and (period is None or not 0 < period < float("inf")):
-        raise ValueError(
-            "label_distance='circular' needs a positive period (24 for hours, 360 for degrees); "
-            f"got period={period}."
-        )
-    if name != "circular" and period is not None:
-        raise ValueError(
-            f"period={period} belongs to label_distance='circular'; got {name!r}. Leave it out."
-        )
-
-
-def _check_crop(config: FitConfig) -> None:
-    share = config.crop_scale
-    if not 0 < share <= 1:
-        raise ValueError(f"crop_scale must be above 0 and at most 1; got {share!r}.")
-    if not config.crop and share != FitConfig.crop_scale:
-        raise ValueError(
-            f"crop_scale={share} bounds random crops, and with crop=False there are none. Leave "
-            "out crop_scale, or crop=False."
-        )
-
-
-def _check_methods(config: FitConfig) -> None:
-    """Raise for methods that do not go together, with what to choose instead."""
-    scheme, objective = config.scheme, config.objective
-    contrasts = scheme in ("probe", "finetune", "auto")  # where the objective has a part
-    if objective == "rnc" and config.batch_size * max(1, config.views) < 2:
-        raise ValueError(
-            "RnC contrasts the samples of a batch: batch_size must be at least 2; "
-            f"got {config.batch_size}."
-        )
-    if objective != "rnc" and scheme == "regularize":
-        raise ValueError(
-            f"scheme regularize adds the RnC loss to the head's; got objective={objective!r}. Use "
-            "objective='rnc', or scheme probe or finetune."
-        )
-    if contrasts and objective in ("simclr", "dino") and config.views < 2:
-        raise ValueError(
-            f"objective {objective} compares views of a sample: views must be at least 2; got "
-            f"{config.views}."
-        )
-    if contrasts and objective == "supcon" and config.batch_size * max(1, config.views) < 2:
-        raise ValueError(
-            f"SupCon contrasts the samples of a batch: batch_size must be at least 2; got "
-            f"{config.batch_size}."
-        )
-    if contrasts and objective in ("simclr", "dino") and config.c_mixup:
-        raise ValueError(
-            f"c_mixup mixes samples by their targets, and objective {objective} must not see any. "
-            "Use objective rnc or supcon, or leave c_mixup out."
-        )
-    _check_temperatures(config)
-    _check_regularizer(config)
-    if config.original and not (
-        config.lds
-        or config.regularizer != "none"
-        or config.head in ("dldl", "l2cs")
-        or (contrasts and objective == "dino")
-    ):
-        raise ValueError(
-            "original=True changes nothing here: it is for lds, a regularizer, objective dino and "
-            f"the heads dldl and l2cs; got head={config.head!r}. Leave it out."
-        )
-
-
-def _check_temperatures(config: FitConfig) -> None:
-    usual = {field.name: field.default for field in dataclasses.fields(config)}
-    if config.scheme not in ("probe", "finetune"):
-        return
-    names, objective = {"temperature", "contrast_temperature"}, config.objective
-    used = {"rnc": "temperature", "own": None}.get(objective, "contrast_temperature")
-    for name in sorted(names - {used}):
-        if (value := getattr(config, name)) != usual[name]:
-            other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
-            raise ValueError(
-                f"objective {objective} has no {name}, which was given as {value}; its own is "
-                f"{other}."
-            )
-
-
-def _check_regularizer(config: FitConfig) -> None:
-    name, weight = config.regularizer, config.regularizer_weight
-    if name != "none" and config.scheme in ("probe", "auto"):
-        raise ValueError(
-            f"regularizer {name} shapes features, and scheme {config.scheme} trains a head on "
-            "frozen ones. Use scheme end2end, finetune, regularize or two-stage."
-        )
-    if name in ("none", "fds") and weight is not None:
-        why = "fds changes features and adds no loss" if name == "fds" else "there is none"
-        raise ValueError(
-            f"regularizer_weight={weight} has no regularizer to weigh: {why}. Leave it out, or use "
-            "regularizer ranksim or ordinal-entropy."
-        )
-    if config.label_distance == "circular" and (config.lds or name == "fds"):
-        raise ValueError(
-            "lds and fds count neighbours among bins on a line, which ends where a circle closes; "
-            "got label_distance='circular'. Use regularizer ranksim or ordinal-entropy, or none."
-        )

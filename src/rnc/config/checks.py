@@ -1,0 +1,216 @@
+"""What FitConfig refuses, with what to choose instead."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rnc.augment import AUGMENTS
+from rnc.heads import HEADS, find_head
+from rnc.methods.registry import OBJECTIVES, REGULARIZERS
+
+if TYPE_CHECKING:
+    from rnc.config.fit_config import FitConfig
+
+_LEAST = {
+    "epochs": 1,
+    "head_epochs": 0,
+    "batch_size": 1,
+    "head_batch_size": 1,
+    "accumulate": 1,
+    "image_size": 1,
+    "positives": 1,
+    "projection_size": 1,
+    "prototypes": 1,
+    "views": 0,
+    "weight_decay": 0,
+    "lr_decay": 0,
+    "rnc_weight": 0,
+}
+_POSITIVE = (
+    "lr",
+    "head_lr",
+    "clip",
+    "temperature",
+    "contrast_temperature",
+    "regularizer_weight",
+    "mixup_alpha",
+    "mixup_bandwidth",
+)
+
+
+def check_config(config: "FitConfig") -> None:
+    """Raise for numbers out of range, and for options that do not go together."""
+    for name, least in _LEAST.items():
+        value = getattr(config, name)
+        if value is not None and not value >= least:
+            raise ValueError(f"{name} must be at least {least}; got {value!r}.")
+    for name in _POSITIVE:
+        value = getattr(config, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    _check_period(config)
+    _check_crop(config)
+    _check_augment(config)
+    find_head(config.head).complete(config.head, config.head_options or {})
+    _check_methods(config)
+
+
+def _check_period(config: "FitConfig") -> None:
+    name, period = config.label_distance, config.period
+    if name == "circular" and (period is None or not 0 < period < float("inf")):
+        raise ValueError(
+            "label_distance='circular' needs a positive period (24 for hours, 360 for degrees); "
+            f"got period={period}."
+        )
+    if name != "circular" and period is not None:
+        raise ValueError(
+            f"period={period} belongs to label_distance='circular'; got {name!r}. Leave it out."
+        )
+
+
+def _check_crop(config: "FitConfig") -> None:
+    share = config.crop_scale
+    if not 0 < share <= 1:
+        raise ValueError(f"crop_scale must be above 0 and at most 1; got {share!r}.")
+    if not config.crop and share != type(config).crop_scale:
+        raise ValueError(
+            f"crop_scale={share} bounds random crops, and with crop=False there are none. Leave "
+            "out crop_scale, or crop=False."
+        )
+
+
+def _check_augment(config: "FitConfig") -> None:
+    """Raise for augmentation that no kind of data has, before data are read."""
+    names = set(config.augment_options or ())
+    own = {kind: {f.name for f in dataclasses.fields(cls)} for kind, cls in AUGMENTS.items()}
+    kinds = [kind for kind in AUGMENTS if names <= own[kind]]
+    if not kinds:
+        raise ValueError(
+            f"augment_options must be of one kind of data; got {', '.join(sorted(names))}. "
+            + " ".join(f"{kind}: {', '.join(sorted(own[kind]))}." for kind in AUGMENTS)
+        )
+    if names:
+        config.augmentation(kinds[0])
+
+
+def _check_methods(config: "FitConfig") -> None:
+    """Raise for methods that do not go together, with what to choose instead."""
+    if config.uses_objective:
+        _check_objective(config)
+    _check_temperatures(config)
+    _check_regularizer(config)
+    if config.label_distance == "circular":
+        check_limit(config, "circular_labels", "label_distance='circular'")
+    used = [config.regularizer_spec, config.objective_spec if config.uses_objective else None]
+    if config.original and not (
+        config.lds
+        or config.head in _names_with_original(HEADS)
+        or any(spec is not None and spec.original is not None for spec in used)
+    ):
+        raise ValueError(
+            f"original=True changes nothing here: it is for {changed_by_original()}; got "
+            f"head={config.head!r}. Leave it out."
+        )
+
+
+def _check_objective(config: "FitConfig") -> None:
+    spec, name = config.objective_spec, config.objective
+    if config.scheme == "regularize" and spec.term is None:
+        alone = [known for known, other in OBJECTIVES.items() if other.term is not None]
+        raise ValueError(
+            "scheme regularize adds a loss of the features to the head's, and this objective is "
+            f"not such a loss; got objective={name!r}. Use objective="
+            f"{' or '.join(map(repr, alone))}, or scheme probe or finetune."
+        )
+    if config.views < spec.views:
+        raise ValueError(
+            f"objective {name} compares views of a sample: views must be at least {spec.views}; "
+            f"got {config.views}."
+        )
+    if config.batch_size * max(1, config.views) < spec.rows:
+        raise ValueError(
+            f"{spec.title} contrasts the samples of a batch: batch_size must be at least "
+            f"{spec.rows}; got {config.batch_size}."
+        )
+    if config.c_mixup and not spec.uses_targets:
+        known = " or ".join(known for known, other in OBJECTIVES.items() if other.uses_targets)
+        raise ValueError(
+            f"c_mixup mixes samples by their targets, and objective {name} must not see any. "
+            f"Use objective {known}, or leave c_mixup out."
+        )
+
+
+def _check_temperatures(config: "FitConfig") -> None:
+    usual = {field.name: field.default for field in dataclasses.fields(config)}
+    if config.scheme not in ("probe", "finetune"):
+        return
+    names, used = {"temperature", "contrast_temperature"}, config.objective_spec.temperature
+    for name in sorted(names - {used}):
+        if (value := getattr(config, name)) != usual[name]:
+            other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
+            raise ValueError(
+                f"objective {config.objective} has no {name}, which was given as {value}; its own "
+                f"is {other}."
+            )
+
+
+def _check_regularizer(config: "FitConfig") -> None:
+    name, weight, spec = config.regularizer, config.regularizer_weight, config.regularizer_spec
+    if spec is not None and config.scheme in ("probe", "auto"):
+        raise ValueError(
+            f"regularizer {name} shapes features, and scheme {config.scheme} trains a head on "
+            "frozen ones. Use scheme end2end, finetune, regularize or two-stage."
+        )
+    if weight is not None and (spec is None or spec.term is None):
+        why = "there is none" if spec is None else f"{name} changes features and adds no loss"
+        known = [known for known, other in REGULARIZERS.items() if other.term is not None]
+        raise ValueError(
+            f"regularizer_weight={weight} has no regularizer to weigh: {why}. Leave it out, or use "
+            f"regularizer {' or '.join(known)}."
+        )
+
+
+def check_limit(config: "FitConfig", limit: str, got: str) -> None:
+    """Raise if a method of the config has a limit, with what to do.
+
+    Args:
+        config: names the methods.
+        limit: a field of `Limits`.
+        got: what the limit forbids, as the error says it.
+    """
+    for label, limits, plain in config.active_methods:
+        if reason := getattr(limits, limit):
+            able = [name for name, spec in REGULARIZERS.items() if not getattr(spec.limits, limit)]
+            other = f"Use regularizer {' or '.join(able)}, or none."
+            remedy = other if getattr(plain, limit) else "Leave --original out."
+            raise ValueError(f"{label} {reason}; got {got}. {remedy}")
+
+
+# ---------------------------------------------------------------------------- for the help
+
+
+def default_weights() -> str:
+    """The weights of the regularizers, for the help."""
+    weighted = [(name, spec) for name, spec in REGULARIZERS.items() if spec.weight is not None]
+    published = [
+        f"{name} {spec.published_weight:g}"
+        for name, spec in weighted
+        if spec.published_weight is not None
+    ]
+    usual = ", ".join(f"{name} {spec.weight:g}" for name, spec in weighted)
+    return f"{usual} (original: {', '.join(published)})"
+
+
+def changed_by_original() -> str:
+    """What original=True changes, for the help and an error."""
+    parts = (("regularizer", REGULARIZERS), ("objective", OBJECTIVES), ("head", HEADS))
+    listed = [f"{what} {' '.join(_names_with_original(known))}" for what, known in parts]
+    return ", ".join(["lds", *listed])
+
+
+def _names_with_original(known: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name, spec in known.items()
+        if ("original" in spec.options if known is HEADS else spec.original is not None)
+    ]

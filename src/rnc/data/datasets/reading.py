@@ -1,0 +1,187 @@
+"""What the readers of datasets share: finding the files of a copy, and making its table."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError, first_few
+from rnc.data.inputs import ImageRows, Skipped
+from rnc.data.labels import ColumnRoles, read_labels, read_targets
+from rnc.data.sources import column, read_frame
+from rnc.data.splits import SPLITS, check_split, make_split
+from rnc.data.table import Table, decoded_table
+
+
+def need(package: str, extra: str, what: str) -> Any:
+    """A package that only an extra brings, or an error that names the extra."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"{what} needs the package {package} ({error}). Get it with: "
+            f'pip install "rank-n-contrast[{extra}]"',
+            name=package,
+        ) from error
+
+
+def have(package: str) -> bool:
+    """Whether a package is installed, without the cost of importing it."""
+    return find_spec(package) is not None
+
+
+def first_existing(root: Path, places: Sequence[str]) -> Path | None:
+    """The first of some places below a folder that is there."""
+    return next((root / place for place in places if (root / place).exists()), None)
+
+
+def not_found(title: str, root: Path, looked_for: str, advice: str) -> DataError:
+    """The error for a folder that holds no copy, with what it does hold."""
+    if not root.is_dir():
+        what = "is a file, not a folder" if root.exists() else "does not exist"
+        return DataError(f"{root} {what}. {advice}")
+    inside = sorted(p.name + "/" * p.is_dir() for p in root.iterdir() if p.name[0] != ".")
+    found = first_few(inside) if inside else "nothing"
+    return DataError(
+        f"{root} holds no copy of {title}: looked for {looked_for}; found {found}. {advice}"
+    )
+
+
+def check_choice(option: str, value: str, known: Sequence[str]) -> None:
+    """Raise if an option is none of the known words."""
+    if value not in known:
+        raise DataError(f"{option} must be one of {', '.join(known)}; got {value!r}.")
+
+
+def image_table(
+    frame: pd.DataFrame,
+    *,
+    targets: Sequence[str],
+    folder: Path,
+    place: str,
+    variant: str,
+    subgroup_columns: Sequence[str],
+    skipped: Sequence[Skipped] = (),
+    image_size: int,
+    skip_bad: bool,
+    cache: str | Path | None,
+    progress: bool,
+) -> Table:
+    """The table of rows that name an image file each; as `read_table`, for rows in memory.
+
+    Args:
+        frame: columns "path", "split" and those named below; its index holds row numbers.
+        targets: the columns to predict.
+        folder: what paths are relative to.
+        place: the file that the rows come from, for messages.
+        variant: which rows of the file these are; each variant has its own cache.
+        subgroup_columns: further columns to keep.
+        skipped: rows that are left out already.
+        image_size: as for `read_table`; so are the following.
+        skip_bad: leave out images that cannot be used, instead of raising.
+        cache: folder for decoded images; None keeps them in memory.
+        progress: show a bar while images are decoded.
+    """
+    roles = ColumnRoles(tuple(targets), "split", subgroup=tuple(subgroup_columns))
+    names = [str(path) for path in frame["path"]]
+    labels, _ = read_labels(frame, roles, names, place, skipped=skipped)
+    identity = f"{folder.resolve()}\n{Path(place).name}\n{variant}"
+    files = [folder / name for name in names]
+    rows = ImageRows(place, names, files, frame.index.tolist(), identity)
+    return decoded_table(rows, labels, None, image_size, skip_bad, cache, progress)
+
+
+def published_rows(csv: Path) -> pd.DataFrame:
+    """The columns age, path and split of a csv of Yang et al. 2021, every value checked."""
+    frame, place = read_frame(csv), str(csv)
+    for name in ("age", "path", "split"):
+        column(frame, name, place)
+    frame = frame[["age", "path", "split"]].copy()
+    frame["age"] = read_targets(frame, ["age"], place)[:, 0]
+    frame["split"] = check_split(frame["split"].tolist(), frame.index, place, needed=())
+    frame["path"] = [str(path).strip() for path in frame["path"]]
+    twice = frame["path"].duplicated(keep=False)
+    if twice.any():
+        raise DataError(
+            f"{place} rows {first_few(frame.index[twice], 4)} name the same images, such as "
+            f"{frame['path'][twice].iloc[0]!r}. Get the file of Yang et al. 2021 again."
+        )
+    return frame
+
+
+def age_split(
+    frame: pd.DataFrame,
+    split: str,
+    *,
+    counts: Mapping[str, int],
+    seed: int,
+    most: int,
+    up_to: float = np.inf,
+    without_published: str,
+) -> Any:
+    """The split of AgeDB or IMDB-WIKI that is asked for: "published", "balanced" or "person".
+
+    Args:
+        frame: columns age, path, person, and split where the published one is known.
+        split: which of the three.
+        counts: published numbers of train, val and test, for the shares of "person".
+        seed: of "balanced" and "person".
+        most: as for `balanced_split`.
+        up_to: as for `balanced_split`.
+        without_published: the error where the published split is unknown.
+    """
+    if split == "published":
+        if "split" not in frame:
+            raise DataError(without_published)
+        return frame["split"]
+    ages, names = frame["age"].to_numpy(), frame["path"].tolist()
+    if split == "balanced":
+        return balanced_split(ages, names, most=most, seed=seed, up_to=up_to)
+    shares = published_shares(counts)
+    group = frame["person"].to_numpy()
+    return make_split(ages[:, None], names, group=group, fractions=shares, seed=seed)
+
+
+def published_shares(counts: Mapping[str, int]) -> list[float]:
+    """Shares of train, val and test in the published split."""
+    total = sum(counts[part] for part in SPLITS)
+    return [counts[part] / total for part in SPLITS]
+
+
+def balanced_split(
+    values: NDArray[Any],
+    names: Sequence[str],
+    *,
+    most: int,
+    seed: int,
+    up_to: float = np.inf,
+) -> NDArray[np.str_]:
+    """A split whose val and test are alike and as even as can be over a whole-number target.
+
+    Of the rows that share a value, a third goes to val and as many to test, but at most `most`;
+    the rest trains. This is the rule behind the published splits of AgeDB and IMDB-WIKI; which
+    rows it takes depends on the seed and the names, not on the order of the rows.
+
+    Args:
+        values: the target of every row.
+        names: what identifies each row.
+        most: largest number of rows per value in val, and in test.
+        seed: another seed, another split.
+        up_to: rows with a larger value all train.
+
+    >>> split = balanced_split(np.array([7] * 7 + [8] * 2), list("abcdefghi"), most=2, seed=0)
+    >>> sorted(split[:7].tolist()), split[7:].tolist()
+    (['test', 'test', 'train', 'train', 'train', 'val', 'val'], ['train', 'train'])
+    """
+    rng, split = np.random.default_rng(seed), np.full(len(values), "train", dtype="<U5")
+    by_name = np.argsort(np.asarray(names), kind="stable")
+    for value in np.unique(values):
+        rows = rng.permutation(by_name[values[by_name] == value])
+        k = min(len(rows) // 3, most) if value <= up_to else 0
+        split[rows[:k]], split[rows[k : 2 * k]] = "val", "test"
+    return split

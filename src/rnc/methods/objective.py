@@ -1,0 +1,222 @@
+"""What a stage of training minimises: a module that holds all that is trained and remembered.
+
+    loss = objective(views, labels)   views (n, v, ...) of this process -> the loss of the batch of
+                                      all processes, the same number in each
+    objective.after_update()          after every step of the optimizer, without a wait for a GPU
+    objective.after_epoch()           after every epoch
+    objective.finish()                after the last epoch: leaves in the model the result
+
+Encoder and head belong to the model. Everything else belongs to the objective: it is written into
+checkpoints and dropped when the stage is done.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rnc.heads import Head, PerTarget
+from rnc.loss.batch import repeat_views
+from rnc.loss.distributed import gather_rows
+from rnc.loss.pairwise import Pairwise
+
+PairLoss = Callable[[Tensor, Tensor], Tensor]
+"""Features (n, v, d) and targets (n, t) -> their loss, over the samples of all processes."""
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """Every option of the methods, under the name that it has in FitConfig."""
+
+    temperature: float = 2.0
+    contrast_temperature: float = 0.1
+    label_distance: str | Pairwise = "l1"
+    similarity: str = "l2"
+    positives: int | None = None
+    low: PerTarget = None
+    high: PerTarget = None
+    step: PerTarget = None
+    projection_size: int = 128
+    prototypes: int = 1024
+    original: bool = False
+
+
+@dataclass(frozen=True)
+class MethodSetup:
+    """What a method is made for."""
+
+    d: int
+    """Number of features."""
+    targets: Tensor
+    """Targets of all training samples, (n, t), on the host."""
+    updates: int
+    """Steps of the optimizer in the whole stage."""
+    gather: bool = False
+    """Whether several processes train, each with a part of the batch."""
+    options: MethodOptions = MethodOptions()
+
+
+class BatchLabels:
+    """What is known about the samples of a step beside their views.
+
+    Neither a tuple nor a dataclass, because Fabric would round their tensors to the training
+    precision.
+    """
+
+    def __init__(self, targets: Tensor, weights: Tensor | None = None) -> None:
+        self.targets, self.weights = targets, weights
+
+
+class Objective(nn.Module):
+    """What the objectives share: an encoder, and nothing to do after a step."""
+
+    hint = ""
+    """A further remedy, for the error about a loss that is not finite."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.encode: Callable[[Tensor], Tensor] = encoder.__call__
+
+    def compile_encoder(self) -> None:
+        """Encode by compiled code. The loss is not compiled: its GPU kernel is as fast."""
+        self.encode = compiled(self.encoder)
+
+    def features(self, views: Tensor) -> Tensor:
+        """(n, v, ...) -> (n, v, d)."""
+        features = self.encode(views.flatten(0, 1))
+        return features.reshape(*views.shape[:2], features.shape[1])
+
+    def after_update(self) -> None:
+        """Do what follows a step of the optimizer."""
+
+    def after_epoch(self) -> None:
+        """Do what follows an epoch."""
+
+    def finish(self) -> None:
+        """Leave the result of the stage in the model."""
+
+    def own_state(self) -> dict[str, Tensor]:
+        """All that is remembered, without the model."""
+        return {
+            name: value
+            for name, value in self.state_dict().items()
+            if name.split(".")[0] not in ("encoder", "head")
+        }
+
+    def load_own_state(self, own: dict[str, Tensor]) -> None:
+        """Put back what `own_state` gave."""
+        self.load_state_dict(self.state_dict() | own)
+
+
+class FeatureObjective(Objective):
+    """A loss of the features, or of a projection of them."""
+
+    def __init__(
+        self, encoder: nn.Module, loss: PairLoss, projection: nn.Module | None = None
+    ) -> None:
+        super().__init__(encoder)
+        self.loss, self.projection = loss, projection
+
+    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch."""
+        features = self.features(views)
+        if self.projection is not None:
+            features = self.projection(features)
+        return self.loss(features, labels.targets)
+
+
+class Calibration(nn.Module):
+    """Changes features on their way to the head, in training mode only: FDS is one.
+
+    `forward(features, targets)` returns features of the same shape.
+    """
+
+    def finish_epoch(self) -> None:
+        """Do what follows an epoch."""
+
+
+class HeadObjective(Objective):
+    """The loss of a head, with whatever is added to it.
+
+    Args:
+        encoder: of the model; nn.Identity where the views are features already.
+        head: of the model.
+        terms: weights and further losses of the features.
+        calibration: changes features on their way to the head.
+        weighted: whether the weights of samples count.
+        gather: over the samples of all processes.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        head: Head,
+        *,
+        terms: Sequence[tuple[float, PairLoss]] = (),
+        calibration: Calibration | None = None,
+        weighted: bool = True,
+        gather: bool = False,
+    ) -> None:
+        super().__init__(encoder)
+        self.head, self.calibration = head, calibration
+        self.terms, self.weighted, self.gather = terms, weighted, gather
+
+    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch."""
+        features = self.features(views)
+        targets = labels.targets
+        seen = features if self.calibration is None else self.calibration(features, targets)
+        loss = self._head_loss(seen, labels)
+        for weight, term in self.terms:
+            loss = loss + weight * term(features, targets)
+        return loss
+
+    def after_epoch(self) -> None:
+        """Make the statistics of this epoch those of the next."""
+        if self.calibration is not None:
+            self.calibration.finish_epoch()
+
+    def _head_loss(self, features: Tensor, labels: BatchLabels) -> Tensor:
+        n, v = features.shape[:2]
+        outputs: Tensor = self.head(features.flatten(0, 1))
+        weights = labels.weights if self.weighted else None
+        columns = labels.targets.new_ones(n, 1) if weights is None else weights[:, None]
+        columns = repeat_views(torch.cat([labels.targets, columns], dim=1), v)
+        if self.gather:  # corn divides its loss by a count over the batch of all processes
+            outputs, columns, _ = gather_rows(outputs.float(), columns)
+        losses = self.head.loss(outputs, columns[:, :-1])
+        return (losses if weights is None else losses * columns[:, -1]).mean().to(losses.dtype)
+
+
+def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The compiled module as a function: as a module it would count as a part of the objective."""
+    return partial(torch.compile(module, dynamic=False))
+
+
+def global_loss(function: PairLoss, *, gather: bool) -> PairLoss:
+    """A function of the caller's that is given the samples of all processes.
+
+    Args:
+        function: features (n, v, d) and targets (n, t) -> the number to minimise.
+        gather: whether several processes train, each with a part of the samples.
+    """
+
+    def loss(features: Tensor, targets: Tensor) -> Tensor:
+        if gather:
+            flat, targets, _ = gather_rows(features.flatten(1), targets)
+            features = flat.reshape(-1, *features.shape[1:])
+        value: Any = function(features, targets)
+        if not isinstance(value, Tensor) or value.dim() or not value.requires_grad:
+            is_tensor = isinstance(value, Tensor)
+            got = f"shape {tuple(value.shape)}" if is_tensor else type(value).__name__
+            raise ValueError(
+                "An objective of your own must return the number to minimise, a tensor of shape () "
+                f"that depends on the features; got {got}."
+            )
+        return value
+
+    return loss

@@ -1,0 +1,225 @@
+"""The methods by name: what shapes a representation, and what is added to a head's loss.
+
+A method is one file in this folder and one entry here. Configuration, training, speed, search,
+comparisons, help texts and docs/choosing.md read the entry; none of them knows a name. An entry
+that a script adds to a dict is a name for FitConfig and RnCRegressor in that process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from rnc.methods.dino import DinoObjective
+from rnc.methods.lds_fds import fds_calibration
+from rnc.methods.objective import (
+    Calibration,
+    FeatureObjective,
+    MethodSetup,
+    Objective,
+    PairLoss,
+)
+from rnc.methods.ordinal_entropy import ordinal_entropy_term
+from rnc.methods.ranksim import ranksim_term
+from rnc.methods.rnc import rnc_bound, rnc_term
+from rnc.methods.simclr import simclr_objective
+from rnc.methods.supcon import supcon_objective
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a method cannot do. A reason is the end of a sentence that starts with its name."""
+
+    several_targets: str = ""
+    """Why it needs a single target; "" where it does not."""
+    circular_labels: str = ""
+    """Why it does not work for targets on a circle."""
+    distinct_targets: str = ""
+    """Why it needs targets that repeat within a batch."""
+    graphable: bool | None = None
+    """Whether a CUDA graph may replay a step: it must not wait for the device, nor take numbers
+    from Python that change. None: not known, so a graph is made with cuda_graphs="on" only."""
+
+
+class ActiveMethod(NamedTuple):
+    """A method that has a part in a training, and what it cannot do."""
+
+    label: str
+    limits: Limits
+    plain: Limits
+    """Its limits without original=True."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSpec:
+    """What objectives, regularizers and the weights of samples have in common."""
+
+    title: str
+    """Its name in tables and reports."""
+    uses_bins: bool = False
+    """Whether low, high and step are its options."""
+    limits: Limits = Limits()
+    original: Limits | None = None
+    """Its limits with original=True; None where that changes nothing."""
+
+    def limits_with(self, *, original: bool) -> Limits:
+        """Its limits with original=True or without."""
+        return self.original if original and self.original is not None else self.limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveSpec(MethodSpec):
+    """What shapes the representation in schemes probe and finetune. Give `term` or `make`."""
+
+    term: Callable[[MethodSetup], PairLoss] | None = None
+    """Makes the loss of the features where that is all there is. Scheme regularize may then add it
+    to the head's loss."""
+    make: Callable[[nn.Module, MethodSetup], Objective] | None = None
+    """Makes the objective of an encoder where more is trained or remembered."""
+    bound: Callable[[MethodSetup], Callable[[Tensor, int], Tensor]] | None = None
+    """Makes a function of targets and views -> the lowest value that the loss can take."""
+    lr: float = 0.05
+    """The learning rate of SGD by default."""
+    views: int = 0
+    """How many views of a sample it needs."""
+    rows: int = 1
+    """How many rows (samples x views) a batch needs."""
+    uses_targets: bool = True
+    temperature: str | None = None
+    """The field of FitConfig that is its temperature."""
+
+    def __post_init__(self) -> None:
+        _check_one(self.title, term=self.term, make=self.make)
+
+    def build(self, encoder: nn.Module, setup: MethodSetup) -> Objective:
+        """The objective that trains an encoder."""
+        if self.make is not None:
+            return self.make(encoder, setup)
+        assert self.term is not None
+        return FeatureObjective(encoder, self.term(setup))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularizerSpec(MethodSpec):
+    """What is added to a head's loss while the encoder trains. Give `term` or `calibration`."""
+
+    term: Callable[[MethodSetup], PairLoss] | None = None
+    """Makes a loss of the features that is added. It sees the samples of all processes."""
+    calibration: Callable[[MethodSetup], Calibration] | None = None
+    """Makes a module that changes the features which the head sees."""
+    weight: float | None = None
+    """Of the term by default, beside a head's loss in standard deviations of the targets."""
+    published_weight: float | None = None
+    """Of the term with original=True, as published; None is the same."""
+
+    def __post_init__(self) -> None:
+        _check_one(self.title, term=self.term, calibration=self.calibration)
+        if (self.term is None) != (self.weight is None):
+            raise ValueError(
+                f"A regularizer has a weight if it has a term; {self.title!r} has "
+                f"weight={self.weight} and {'no' if self.term is None else 'a'} term."
+            )
+
+
+def _check_one(title: str, **makers: object) -> None:
+    given = [name for name, maker in makers.items() if maker is not None]
+    if len(given) != 1:
+        names = " or ".join(makers)
+        raise ValueError(f"A method needs either {names}; {title!r} has {len(given)} of them.")
+
+
+_GRAPHABLE = Limits(graphable=True)
+_ON_A_LINE = "counts neighbours among bins on a line, which ends where a circle closes"
+_FDS = Limits(
+    several_targets="keeps statistics per bin of one target, since most bins of several would stay "
+    "empty",
+    circular_labels=_ON_A_LINE,
+    graphable=True,
+)
+LDS = MethodSpec(
+    title="LDS",
+    uses_bins=True,
+    limits=Limits(circular_labels=_ON_A_LINE, graphable=True),
+    original=Limits(
+        several_targets="as published has one target", circular_labels=_ON_A_LINE, graphable=True
+    ),
+)
+"""The weights of samples, which go with any objective and regularizer."""
+
+OBJECTIVES: dict[str, ObjectiveSpec] = {
+    "rnc": ObjectiveSpec(
+        title="RnC",
+        term=rnc_term,
+        bound=rnc_bound,
+        lr=0.5,
+        rows=2,
+        temperature="temperature",
+        limits=_GRAPHABLE,
+    ),
+    "supcon": ObjectiveSpec(
+        title="SupCon",
+        make=supcon_objective,
+        rows=2,
+        temperature="contrast_temperature",
+        uses_bins=True,
+        limits=_GRAPHABLE,
+    ),
+    "simclr": ObjectiveSpec(
+        title="SimCLR",
+        make=simclr_objective,
+        views=2,
+        uses_targets=False,
+        temperature="contrast_temperature",
+        limits=_GRAPHABLE,
+    ),
+    "dino": ObjectiveSpec(
+        title="DINO",
+        make=DinoObjective,
+        views=2,
+        uses_targets=False,
+        temperature="contrast_temperature",
+        limits=_GRAPHABLE,
+        original=_GRAPHABLE,
+    ),
+}
+
+REGULARIZERS: dict[str, RegularizerSpec] = {
+    "ranksim": RegularizerSpec(
+        title="RankSim",
+        term=ranksim_term,
+        weight=0.1,
+        # For errors in years. Beside an error in standard deviations it leaves nothing of it.
+        published_weight=100.0,
+        limits=_GRAPHABLE,
+        original=Limits(
+            several_targets="as published has one target",
+            graphable=False,  # it draws random numbers
+        ),
+    ),
+    "ordinal-entropy": RegularizerSpec(
+        title="Ordinal Entropy",
+        term=ordinal_entropy_term,
+        weight=1.0,
+        limits=_GRAPHABLE,
+        original=Limits(
+            distinct_targets="as published is NaN for a batch without repeated targets",
+            graphable=True,
+        ),
+    ),
+    "fds": RegularizerSpec(
+        title="FDS",
+        calibration=fds_calibration,
+        uses_bins=True,
+        limits=_FDS,
+        original=_FDS,
+    ),
+}
+
+
+def _given_to_train(encoder: nn.Module, setup: MethodSetup) -> Objective:
+    raise AssertionError("`train` takes the function of an objective without a name")
+
+
+OWN = ObjectiveSpec(title="own", make=_given_to_train)
+"""Objective "own": a function that Python code gives, about which nothing is known."""

@@ -1,0 +1,124 @@
+"""A run folder as far as it goes: for the report, which shows unfinished and damaged runs, too."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+
+from rnc.metrics import Columns
+from rnc.model import CONFIG_FILE, read_config
+from rnc.run.folder import (
+    FEATURES_FILE,
+    HISTORY_FILE,
+    PREDICTIONS_FILE,
+    SCORES_FILE,
+    THUMBNAILS_FILE,
+    TRAIN_TARGETS_FILE,
+)
+from rnc.run.parts import (
+    Features,
+    read_features,
+    read_history,
+    read_object,
+    read_predictions,
+    read_thumbnails,
+    read_train_targets,
+)
+from rnc.run.predictions import Predictions
+from rnc.run.thumbnails import Thumbnails
+
+
+@dataclass(eq=False)
+class PartialRun:
+    """What a run folder holds; None or empty for what is missing or cannot be used."""
+
+    path: Path
+    name: str
+    """Of the run in reports."""
+    config: dict[str, Any]
+    targets: tuple[str, ...]
+    history: pd.DataFrame | None = None
+    """A row per epoch, NaN where a number is not known."""
+    scores: dict[str, Any] = field(default_factory=dict)
+    predictions: Predictions | None = None
+    features: Features | None = None
+    """Only those that are finite, of samples with a known target."""
+    thumbnails: Thumbnails | None = None
+    train_targets: Columns | None = None
+    """Targets (m, t) of the training samples."""
+    missing: list[str] = field(default_factory=list)
+    """A sentence for each file that is missing or cannot be used."""
+
+
+def read_partial(folder: Path) -> PartialRun:
+    """What a run folder holds; raises only if it is no run folder or names no targets."""
+    config = read_config(folder)
+    targets = (config.get("model") or {}).get("target_names")
+    if not targets:
+        raise ValueError(f"{folder / CONFIG_FILE} names no targets: needs model.target_names.")
+    name = config.get("name") or folder.resolve().name
+    run = PartialRun(folder, str(name), config, tuple(targets))
+    for file, (read, loses) in _PARTS.items():
+        path = folder / file
+        if not path.exists():
+            if file not in _OPTIONAL:
+                run.missing.append(f"{file} is missing: {loses}.")
+            continue
+        try:
+            read(path, run)
+        except (ValueError, KeyError, OSError) as error:
+            run.missing.append(f"{file} cannot be used: {loses}. Reason: {error}")
+    return run
+
+
+def _history(path: Path, run: PartialRun) -> None:
+    run.history = read_history(path)
+
+
+def _scores(path: Path, run: PartialRun) -> None:
+    run.scores = read_object(path)
+
+
+def _predictions(path: Path, run: PartialRun) -> None:
+    recorded = run.scores.get("columns")
+    run.predictions = read_predictions(
+        path, run.targets, recorded if isinstance(recorded, dict) else None
+    )
+
+
+def _features(path: Path, run: PartialRun) -> None:
+    if run.predictions is None:
+        raise ValueError(f"{PREDICTIONS_FILE} is needed to say whose they are.")
+    values, rows = read_features(path)
+    if len(rows) and not 0 <= rows.min() <= rows.max() < len(run.predictions):
+        raise ValueError(
+            f"rows {rows.min()} to {rows.max()} are not all among the {len(run.predictions)} "
+            f"of {PREDICTIONS_FILE}."
+        )
+    usable = np.isfinite(values).all(axis=1) & np.isfinite(run.predictions.truth[rows, 0])
+    if usable.sum() < 2:
+        raise ValueError(f"needed two samples with finite features; got {usable.sum()}.")
+    run.features = Features(values[usable], rows[usable])
+
+
+def _thumbnails(path: Path, run: PartialRun) -> None:
+    run.thumbnails = read_thumbnails(path, 0 if run.predictions is None else len(run.predictions))
+
+
+def _train_targets(path: Path, run: PartialRun) -> None:
+    targets = read_train_targets(path, len(run.targets))
+    run.train_targets = targets if len(targets) else None
+
+
+_OPTIONAL = {THUMBNAILS_FILE, TRAIN_TARGETS_FILE}
+_PARTS: dict[str, tuple[Callable[[Path, PartialRun], None], str]] = {
+    HISTORY_FILE: (_history, "no training curves and no time"),
+    SCORES_FILE: (_scores, "no scores"),  # before the predictions, whose columns it explains
+    PREDICTIONS_FILE: (_predictions, "no predicted against true values"),
+    FEATURES_FILE: (_features, "no map and no similarities of the features"),
+    TRAIN_TARGETS_FILE: (_train_targets, "no density of the training labels"),
+    THUMBNAILS_FILE: (_thumbnails, "no pictures of the samples"),
+}

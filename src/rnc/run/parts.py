@@ -1,0 +1,123 @@
+"""Readers of the files of a run folder, one for each, that check what they read.
+
+A file that is not as described raises ValueError, with what was needed and what came. What to do
+about it is said by the caller: `rnc.run.folder` raises, `rnc.run.partial` notes it and goes on.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from torch import Tensor
+
+from rnc.files import read_tensors
+from rnc.metrics import Columns
+from rnc.run.predictions import Predictions, numbers_of, parse_predictions
+from rnc.run.thumbnails import Thumbnails, parse_thumbnails
+from rnc.training.loop import RECORD_FIELDS, Record
+
+_NUMBERS = [name for name in RECORD_FIELDS if name != "stage"]
+
+
+class Features(NamedTuple):
+    """Features of test samples."""
+
+    values: NDArray[np.float32]
+    """(k, d)"""
+    rows: NDArray[np.int64]
+    """(k,) their rows in predictions.csv."""
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON file that holds an object, such as scores.json."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise ValueError(f"needed an object; got {type(content).__name__}.")
+    return content
+
+
+def read_arrays(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, by name."""
+    try:
+        return read_tensors(path)[0]
+    except SafetensorError as error:
+        raise ValueError(f"{path} cannot be read ({error}). Fit again.") from error
+
+
+def read_history(path: Path) -> pd.DataFrame:
+    """history.csv: a row per epoch, NaN where a number is not known."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    _check_names(frame, ["stage", "train_loss", "gap", "val_error", "seconds"])
+    columns = [name for name in _NUMBERS if name in frame]
+    return frame.assign(**{name: numbers_of(frame[name]) for name in columns})
+
+
+def records_of(history: pd.DataFrame) -> list[Record]:
+    """The rows of `read_history` as records."""
+    _check_names(history, RECORD_FIELDS)
+    return [
+        Record(
+            stage=row.stage,
+            epoch=int(row.epoch),
+            epochs=int(row.epochs),
+            lr=row.lr,
+            train_loss=row.train_loss,
+            gap=None if math.isnan(row.gap) else row.gap,
+            val_error=None if math.isnan(row.val_error) else row.val_error,
+            seconds=row.seconds,
+        )
+        for row in history.itertuples()
+    ]
+
+
+def read_predictions(
+    path: Path, targets: Sequence[str], recorded: Mapping[str, str] | None
+) -> Predictions:
+    """predictions.csv of a run with these targets.
+
+    Args:
+        path: of the file.
+        targets: of the run.
+        recorded: role by column, as scores.json has it; None for a run of an older version.
+    """
+    # As text: in a column of countries, NA is Namibia.
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return parse_predictions(frame, targets, recorded)
+
+
+def read_features(path: Path) -> Features:
+    """features.safetensors."""
+    tensors = read_arrays(path)
+    _check_names(tensors, ["features", "rows"])
+    values, rows = tensors["features"].numpy(), tensors["rows"].numpy()
+    if values.ndim != 2 or rows.shape != values.shape[:1]:
+        raise ValueError(
+            f"needed features (k, d) and rows (k,); got {values.shape} and {rows.shape}."
+        )
+    return Features(values, rows)
+
+
+def read_thumbnails(path: Path, samples: int) -> Thumbnails:
+    """thumbnails.safetensors of a run with this many predictions."""
+    return parse_thumbnails(read_arrays(path), samples)
+
+
+def read_train_targets(path: Path, targets: int) -> Columns:
+    """train_targets.safetensors of a run with this many targets: (m, t)."""
+    tensors = read_arrays(path)
+    _check_names(tensors, ["targets"])
+    values = np.asarray(tensors["targets"].double().numpy())
+    if values.ndim != 2 or values.shape[1] != targets or not np.isfinite(values).all():
+        raise ValueError(f"needed finite targets (m, {targets}); got {values.shape}.")
+    return values
+
+
+def _check_names(names: Any, needed: Sequence[str]) -> None:
+    if absent := [name for name in needed if name not in names]:
+        raise ValueError(f"needed {', '.join(needed)}; there is no {', '.join(absent)}.")

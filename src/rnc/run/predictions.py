@@ -1,0 +1,206 @@
+"""predictions.csv: a row per evaluated sample, and the role of each of its columns.
+
+    name          name        what the data call the sample
+    T             target      the true value of target T
+    T_predicted   prediction  the predicted one
+    T_E           extra       a further number, for every entry E of EXTRAS that the model has
+    any other     subgroup    a column to report scores by
+
+scores.json records the roles under "columns". In a run of an older version, which has no such
+record, every column that is not a name, target or prediction is a subgroup.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rnc.data.errors import DataError, first_few
+from rnc.data.table import Table
+from rnc.metrics import Columns
+from rnc.model import Regressor
+
+NAME, TARGET, PREDICTION, EXTRA, SUBGROUP = "name", "target", "prediction", "extra", "subgroup"
+
+SUBGROUP_SUFFIX = "_subgroup"
+"""Added to a subgroup column that has the name of another column."""
+
+Extra = Callable[[Regressor, Tensor], Tensor | None]
+"""A model and features (n, d) -> numbers (n, t) in the units of the targets; None if the model
+has no such number."""
+
+EXTRAS: dict[str, Extra] = {}
+"""Further numbers of a sample, by the ending of their columns. An entry here is all that a new
+number needs: it is then written by `rnc fit`, `rnc evaluate` and `rnc predict`, and shown by
+`rnc report`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What predictions.csv holds."""
+
+    frame: pd.DataFrame
+    """Numbers in the columns of targets, predictions and extras, NaN where there is none; text in
+    all others."""
+    targets: tuple[str, ...]
+    roles: Mapping[str, str]
+    """Role by column."""
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def names(self) -> NDArray[np.str_]:
+        """Names of the samples, (n,)."""
+        return np.asarray(self.frame[NAME].to_numpy(np.str_))
+
+    @cached_property
+    def truth(self) -> Columns:
+        """True targets, (n, t)."""
+        return self._numbers(self.targets)
+
+    @cached_property
+    def predicted(self) -> Columns:
+        """Predicted targets, (n, t)."""
+        return self._numbers([predicted_column(target) for target in self.targets])
+
+    @cached_property
+    def errors(self) -> Columns:
+        """Absolute errors, (n, t)."""
+        return np.asarray(np.abs(self.predicted - self.truth))
+
+    @property
+    def subgroups(self) -> dict[str, NDArray[np.str_]]:
+        """Subgroup columns, each (n,), as text."""
+        return {name: self.frame[name].to_numpy(np.str_) for name in self._with_role(SUBGROUP)}
+
+    @property
+    def extras(self) -> dict[str, Columns]:
+        """Extra columns, each (n,)."""
+        return {name: self._numbers([name])[:, 0] for name in self._with_role(EXTRA)}
+
+    def _numbers(self, names: Sequence[str]) -> Columns:
+        return np.asarray(self.frame[list(names)].to_numpy(np.float64))
+
+    def _with_role(self, role: str) -> list[str]:
+        return [name for name, its in self.roles.items() if its == role and name in self.frame]
+
+
+def predicted_column(target: str) -> str:
+    """The column of the predictions of a target."""
+    return f"{target}_predicted"
+
+
+def parse_predictions(
+    frame: pd.DataFrame, targets: Sequence[str], recorded: Mapping[str, str] | None = None
+) -> Predictions:
+    """A table of text as predictions; raises where a column is missing.
+
+    Args:
+        frame: predictions.csv, all columns as text: in a column of countries, NA is Namibia.
+        targets: of the run.
+        recorded: role by column, from scores.json; None for a run of an older version.
+    """
+    roles = dict.fromkeys(map(str, frame), SUBGROUP) if recorded is None else dict(recorded)
+    roles |= _fixed_roles(targets)
+    needed = list(_fixed_roles(targets))
+    if absent := [name for name in needed if name not in frame]:
+        raise ValueError(f"needed {', '.join(needed)}; there is no {', '.join(absent)}.")
+    numbers = {
+        name: numbers_of(frame[name])
+        for name, role in roles.items()
+        if role in (TARGET, PREDICTION, EXTRA) and name in frame
+    }
+    return Predictions(frame.assign(**numbers), tuple(targets), roles)
+
+
+def numbers_of(texts: Sequence[str]) -> Columns:
+    """Texts as numbers, to the last digit; NaN for a text that is none: (n,) -> (n,).
+
+    >>> numbers_of(["0.1", "", "1e3"])
+    array([   0.1,    nan, 1000. ])
+    """
+    return np.array([_number(text) for text in texts])
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def predictions_frame(
+    table: Table,
+    samples: NDArray[np.int64],
+    prediction: Columns,
+    extras: Mapping[str, Columns],
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """The rows of predictions.csv, and the role of each column.
+
+    Args:
+        table: the evaluated data.
+        samples: which rows of it, (n,).
+        prediction: (n, t).
+        extras: (n, t) by the ending of their columns.
+    """
+    columns: dict[str, NDArray[Any]] = {NAME: table.names[samples]}
+    for i, target in enumerate(table.target_names):
+        columns[target] = table.y[samples, i]
+        columns[predicted_column(target)] = prediction[:, i]
+    roles = _fixed_roles(table.target_names)
+    for column, values in extra_columns(extras, table.target_names).items():
+        columns[column], roles[column] = values, EXTRA
+    for column, values in table.subgroup.items():
+        while column in columns:
+            column += SUBGROUP_SUFFIX
+        columns[column], roles[column] = values[samples], SUBGROUP
+    return pd.DataFrame(columns), roles
+
+
+@torch.no_grad()
+def extras_of(model: Regressor, features: NDArray[np.float32]) -> dict[str, Columns]:
+    """The extras that a model has, each (n, t), for features (n, d)."""
+    z = torch.from_numpy(features).to(model.input_shift.device)
+    computed = {ending: compute(model, z) for ending, compute in EXTRAS.items()}
+    return {
+        ending: values.double().cpu().numpy()
+        for ending, values in computed.items()
+        if values is not None
+    }
+
+
+def extra_columns(extras: Mapping[str, Columns], targets: Sequence[str]) -> dict[str, Columns]:
+    """Columns (n,) by name: T_E for each target T and extra E."""
+    return {
+        f"{target}_{ending}": values[:, i]
+        for i, target in enumerate(targets)
+        for ending, values in extras.items()
+    }
+
+
+def check_target_names(targets: Sequence[str]) -> None:
+    """Raise if predictions.csv would have two columns of one name."""
+    extras = [f"{target}_{ending}" for target in targets for ending in EXTRAS]
+    columns = [NAME, *targets, *map(predicted_column, targets), *extras]
+    twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
+    if twice:
+        raise DataError(
+            f"predictions.csv would have column {twice[0]!r} twice: its columns are "
+            f"{first_few(columns)}. Rename the target."
+        )
+
+
+def _fixed_roles(targets: Sequence[str]) -> dict[str, str]:
+    """Role of the columns that every predictions.csv has, in their order."""
+    roles = {NAME: NAME}
+    for target in targets:
+        roles |= {target: TARGET, predicted_column(target): PREDICTION}
+    return roles

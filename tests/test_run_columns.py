@@ -1,0 +1,180 @@
+"""The files and columns of a run folder have one owner; what is missing is said, not hidden."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from evaluation_cases import table_of, untrained
+from rnc.analyses.registry import analyse
+from rnc.run.evaluate import evaluate_run
+from rnc.run.folder import RUN_FILES, RUN_FOLDERS, RunFolder, write_evaluation
+from rnc.run.partial import read_partial
+from rnc.run.predictions import EXTRAS
+from rnc.training.loop import Record
+from rnc.training.recipes import build_regressor
+
+UNCONVERTED = {"report", "experiments", "retrain"}
+SOURCE = Path(__file__).parent.parent / "src" / "rnc"
+
+
+@pytest.fixture
+def interval(monkeypatch):
+    """Two further numbers of every prediction, each declared by one entry."""
+
+    def spread(sign):
+        return lambda model, z: model.head.decode(model.head(z)) + sign * z.abs().mean(1)[:, None]
+
+    monkeypatch.setitem(EXTRAS, "lower", spread(-1))
+    monkeypatch.setitem(EXTRAS, "upper", spread(1))
+    monkeypatch.setitem(EXTRAS, "absent", lambda model, features: None)
+
+
+def test_every_name_of_a_file_is_written_once():
+    names = [*RUN_FILES, *RUN_FOLDERS]
+    places = {name: [] for name in names}
+    paths = [
+        path for path in SOURCE.rglob("*.py") if not {path.parent.name, path.stem} & UNCONVERTED
+    ]
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and node.value in names:
+                places[node.value].append(str(path.relative_to(SOURCE)))
+    extra = {name: where for name, where in places.items() if len(where) != 1}
+    assert not extra, "import the constant of rnc.run.folder instead"
+
+
+def test_an_extra_is_a_column_of_its_own_and_no_subgroup(tmp_path, interval):
+    run = untrained(tmp_path, table_of(town=np.arange(300) % 5))
+    names = ["name", "price", "price_predicted", "price_lower", "price_upper", "town"]
+    assert list(run.predictions.frame) == names
+    assert run.scores["columns"] == dict(
+        zip(names, ["name", "target", "prediction", "extra", "extra", "subgroup"], strict=True)
+    )
+    assert list(run.subgroups) == ["town"]
+    lower, upper = run.predictions.extras.values()
+    width = np.abs(run.model.embed(run.table.x[run.table.rows("test")])).mean(axis=1)
+    np.testing.assert_allclose(upper - lower, 2 * width, rtol=1e-4)
+    assert list(read_partial(tmp_path).predictions.extras) == ["price_lower", "price_upper"]
+    assert analyse(run, "subgroups").exists()
+    assert list(run.analysis("subgroups").content) == ["town"]
+
+
+def test_an_extra_keeps_its_name_from_a_subgroup(tmp_path, interval):
+    run = untrained(tmp_path, table_of(price_lower=np.arange(300) % 5))
+    assert list(run.subgroups) == ["price_lower_subgroup"]
+    assert list(run.predictions.extras) == ["price_lower", "price_upper"]
+
+
+def test_a_target_that_is_called_as_an_extra_is_refused(tmp_path, interval):
+    table = table_of(targets=2)
+    names = ("price", "price_lower")
+    object.__setattr__(table, "target_names", names)
+    with pytest.raises(ValueError, match=r"would have column 'price_lower' twice"):
+        untrained(tmp_path, table)
+
+
+def test_in_a_run_of_an_older_version_all_further_columns_are_subgroups(tmp_path):
+    run = untrained(tmp_path, table_of(town=np.arange(300) % 5))
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    del scores["columns"]
+    (tmp_path / "scores.json").write_text(json.dumps(scores))
+    frame = pd.read_csv(tmp_path / "predictions.csv")
+    frame.assign(old="a").to_csv(tmp_path / "predictions.csv", index=False)
+    for read in (RunFolder(run.path).predictions, read_partial(tmp_path).predictions):
+        assert list(read.subgroups) == ["town", "old"]
+
+
+def test_a_column_that_is_not_recorded_has_no_role(tmp_path):
+    run = untrained(tmp_path, table_of(town=np.arange(300) % 5))
+    frame = pd.read_csv(tmp_path / "predictions.csv")
+    frame.assign(mine="a").to_csv(tmp_path / "predictions.csv", index=False)
+    assert list(RunFolder(run.path).subgroups) == ["town"]
+
+
+def test_rows_without_a_number_are_counted(tmp_path):
+    run = untrained(tmp_path, table_of(n=30))
+    frame = pd.read_csv(tmp_path / "predictions.csv")
+    frame.loc[[2, 5], "price_predicted"] = np.nan
+    frame.to_csv(tmp_path / "predictions.csv", index=False)
+    with pytest.raises(ValueError, match=r"has 2 of 10 rows without a number .* --resume"):
+        _ = run.truth
+    assert np.isnan(read_partial(tmp_path).predictions.predicted).sum() == 2
+
+
+def test_a_partial_run_has_all_parts_that_a_whole_one_has(tmp_path):
+    run = untrained(tmp_path, table_of(town=np.arange(300) % 5))
+    partial = read_partial(tmp_path)
+    assert partial.missing == ["history.csv is missing: no training curves and no time."]
+    assert partial.scores == run.scores
+    assert partial.targets == run.targets
+    np.testing.assert_array_equal(partial.predictions.truth, run.truth)
+    np.testing.assert_array_equal(partial.features.values, run.features)
+    np.testing.assert_array_equal(partial.features.rows, run.rows)
+    np.testing.assert_array_equal(partial.train_targets, run.train_targets)
+
+
+def test_a_partial_run_says_what_it_lacks(tmp_path):
+    run = untrained(tmp_path, table_of(n=30))
+    (tmp_path / "predictions.csv").write_text("name,price\na,1\n")
+    (tmp_path / "scores.json").write_text("[1]")
+    (tmp_path / "train_targets.safetensors").write_bytes(b"no tensors")
+    partial = read_partial(run.path)
+    said = " ".join(partial.missing)
+    assert "scores.json cannot be used: no scores. Reason: needed an object; got list." in said
+    assert "there is no price_predicted." in said
+    assert "features.safetensors cannot be used: no map and no similarities" in said
+    assert "predictions.csv is needed to say whose they are." in said
+    assert "train_targets.safetensors cannot be used: no density" in said
+    assert partial.predictions is partial.features is partial.train_targets is None
+
+
+def test_features_of_other_rows_or_without_numbers_are_left_out(tmp_path):
+    table = table_of(n=30)
+    model = build_regressor(table, untrained(tmp_path / "run", table).fit)
+    evaluation = evaluate_run(model, table, RunFolder(tmp_path / "run").fit)
+    evaluation.features[3] = np.nan
+    write_evaluation(evaluation, tmp_path / "run")
+    assert read_partial(tmp_path / "run").features.rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    evaluation.rows[0] = 99
+    write_evaluation(evaluation, tmp_path / "run")
+    (note,) = (text for text in read_partial(tmp_path / "run").missing if "features" in text)
+    assert "rows 1 to 99 are not all among the 10 of predictions.csv" in note
+
+
+def test_records_are_read_back_to_the_digit(tmp_path):
+    run = untrained(tmp_path, table_of(n=30))
+    with pytest.raises(FileNotFoundError, match=r"no history\.csv: .* --resume"):
+        _ = run.records
+    records = [
+        Record("encoder", 1, 2, 0.1 + 0.2, 1 / 3, 1e-17, None, 0.1),
+        Record("head", 0, 9, 0.0, 2 / 3, None, 1e23 / 3, 5.0),
+    ]
+    run.write_history(records)
+    assert run.records == records
+
+
+def test_an_analysis_is_read_back_with_its_arrays(tmp_path):
+    run = untrained(tmp_path, table_of(n=30))
+    assert not run.has_analysis("similarity")
+    with pytest.raises(FileNotFoundError, match=r"`rnc evaluate .* --with similarity`"):
+        run.analysis("similarity")
+    analyse(run, "similarity")
+    assert run.has_analysis("similarity")
+    assert run.analysis("similarity").tensors["matrix"].shape == torch.Size([10, 10])
+
+
+def test_a_run_is_there_before_it_is_finished(tmp_path):
+    run = untrained(tmp_path / "run", table_of(n=30))
+    assert run.exists
+    assert run.is_finished
+    (run.path / "scores.json").unlink()
+    assert run.exists
+    assert not run.is_finished
+    shutil.rmtree(run.path)
+    assert not run.exists
