@@ -9,7 +9,7 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import texts
 from rnc.data import DataError
-from rnc.data.datasets.agedb import DATASET, read
+from rnc.data.datasets.agedb import AGEDB, read
 from rnc.data.splits import SPLITS
 
 
@@ -92,7 +92,7 @@ def test_wrong_root_says_what_was_looked_for_and_what_is_there(tmp_path):
     )
     with pytest.raises(DataError, match=re.escape(message)):
         read(tmp_path)
-    assert texts(DATASET.check(tmp_path), "error") == [message]
+    assert texts(AGEDB.check(tmp_path), "error") == [message]
 
 
 @pytest.mark.parametrize("make", ["nothing", "file"])
@@ -115,7 +115,7 @@ def test_half_an_archive_is_refused_with_files_and_rows_and_read_on_request(tmp_
     table = read(root, image_size=8, skip_bad=True)
     assert len(table) == 12
     assert {one.name for one in table.skipped} == {f"AgeDB/{path.name}" for path in gone}
-    errors = texts(DATASET.check(root), "error")
+    errors = texts(AGEDB.check(root), "error")
     assert len(errors) == 1
     assert re.match(r"12 of 24 images are missing below .*: AgeDB/.*Unpack the archive", errors[0])
 
@@ -125,13 +125,13 @@ def test_broken_image_is_found_by_read_and_check(tmp_path):
     copies.cut(root / "AgeDB" / "3_PersonD_van_der_X_21_f.jpg")
     with pytest.raises(DataError, match=r"row 5: .*3_PersonD.*truncated"):
         read(root, image_size=8)
-    [error] = texts(DATASET.check(root), "error")
+    [error] = texts(AGEDB.check(root), "error")
     assert "1 of 24 images are broken: AgeDB/3_PersonD" in error
     assert "truncated" in error
 
 
 def test_check_of_a_small_whole_copy_warns_of_counts_and_shared_persons_only(tmp_path):
-    found = list(DATASET.check(copies.agedb(tmp_path)))
+    found = list(AGEDB.check(copies.agedb(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert "24 images in agedb.csv; published: 16,488." in warnings
@@ -147,7 +147,7 @@ def test_check_of_a_small_whole_copy_warns_of_counts_and_shared_persons_only(tmp
 def test_check_reports_ages_out_of_range_and_unlike_the_names(tmp_path):
     root = copies.agedb(tmp_path)
     change_csv(root, lambda frame: frame.assign(age=[150, *frame["age"][1:]]))
-    found = list(DATASET.check(root))
+    found = list(AGEDB.check(root))
     assert any(
         "age is 20 to 150; published: 0 to 101. 1 of 24" in t for t in texts(found, "warning")
     )
@@ -160,12 +160,12 @@ def test_check_reports_images_that_the_csv_does_not_list(tmp_path):
     copies.jpg(root / "AgeDB" / "99_New_40_m.jpg")
     assert any(
         text.startswith("1 images are not in") and "99_New_40_m.jpg" in text
-        for text in texts(DATASET.check(root), "warning")
+        for text in texts(AGEDB.check(root), "warning")
     )
 
 
 def test_check_without_csv_says_that_the_split_is_unknown(tmp_path):
-    warnings = texts(DATASET.check(copies.agedb(tmp_path, csv=False)), "warning")
+    warnings = texts(AGEDB.check(copies.agedb(tmp_path, csv=False)), "warning")
     assert any("No agedb.csv in" in text and "split='person'" in text for text in warnings)
 
 
@@ -193,7 +193,7 @@ def test_csv_of_another_version_is_refused_and_found(tmp_path, change, message):
     change_csv(root, change)
     with pytest.raises(DataError, match=message):
         read(root)
-    [error] = texts(DATASET.check(root), "error")
+    [error] = texts(AGEDB.check(root), "error")
     assert re.search(message, error)
 
 

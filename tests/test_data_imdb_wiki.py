@@ -10,7 +10,7 @@ from scipy.io import savemat
 import dataset_copies as copies
 from dataset_copies import imdb_wiki_csv, imdb_wiki_mat, matlab_day, texts
 from rnc.data import DataError
-from rnc.data.datasets.imdb_wiki import DATASET, read
+from rnc.data.datasets.imdb_wiki import IMDB_WIKI, read
 from rnc.data.splits import SPLITS
 
 NOBODY = float("nan")
@@ -105,7 +105,7 @@ def test_mat_files_alone_have_no_published_split(tmp_path):
     root = imdb_wiki_mat(tmp_path, "wiki", crowd())
     with pytest.raises(DataError, match=r"no imdb_wiki.csv.*split='balanced' or split='person'"):
         read(root)
-    found = list(DATASET.check(root))
+    found = list(IMDB_WIKI.check(root))
     assert "30 images in wiki.mat; published: 62,328." in texts(found, "warning")
     assert any("No imdb_wiki.csv" in text for text in texts(found, "warning"))
     [error] = texts(found, "error")
@@ -113,7 +113,7 @@ def test_mat_files_alone_have_no_published_split(tmp_path):
 
 
 def test_check_of_the_csv_counts_parts_and_wrong_ages(tmp_path):
-    found = list(DATASET.check(imdb_wiki_csv(tmp_path)))
+    found = list(IMDB_WIKI.check(imdb_wiki_csv(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert "12 train images; published: 191,509." in warnings
@@ -127,7 +127,7 @@ def test_missing_half_of_the_images_is_found(tmp_path):
     root = imdb_wiki_csv(tmp_path)
     for path in (root / "wiki_crop").rglob("*.jpg"):
         path.unlink()
-    [error] = texts(DATASET.check(root), "error")
+    [error] = texts(IMDB_WIKI.check(root), "error")
     assert re.match(r"16 of 32 images are missing below .*: wiki_crop/", error)
     with pytest.raises(DataError, match=r"16 of 32 images cannot be used"):
         read(root, image_size=8)
@@ -141,7 +141,7 @@ def test_wrong_root_says_what_was_looked_for_and_found(tmp_path):
     )
     with pytest.raises(DataError, match=message):
         read(tmp_path)
-    assert re.search(message, texts(DATASET.check(tmp_path), "error")[0])
+    assert re.search(message, texts(IMDB_WIKI.check(tmp_path), "error")[0])
 
 
 def test_csv_with_other_paths_is_refused(tmp_path):

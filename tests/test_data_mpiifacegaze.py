@@ -11,7 +11,7 @@ from scipy.io import savemat
 import dataset_copies as copies
 from dataset_copies import gaze_angles, gaze_h5, gaze_mat, gaze_mats, gazehub, texts
 from rnc.data import DataError
-from rnc.data.datasets.mpiifacegaze import DATASET, read
+from rnc.data.datasets.mpiifacegaze import MPIIFACEGAZE, read
 from rnc.data.splits import SPLITS
 
 MAKERS = {"mat": gaze_mats, "h5": gaze_h5, "gazehub": gazehub}
@@ -104,7 +104,7 @@ def test_wrong_root_says_what_was_looked_for_and_found(tmp_path):
     )
     with pytest.raises(DataError, match=message):
         read(tmp_path)
-    assert re.search(message, texts(DATASET.check(tmp_path), "error")[0])
+    assert re.search(message, texts(MPIIFACEGAZE.check(tmp_path), "error")[0])
 
 
 def test_raw_set_is_told_from_the_normalised_one(tmp_path):
@@ -129,10 +129,10 @@ def test_half_an_archive_names_the_missing_and_the_broken(tmp_path):
         read(root)
     with pytest.raises(DataError, match=r"p07.mat cannot be read as HDF5.*download it again"):
         read(root, val_persons=["p00"], test_persons=["p01"], image_size=4)
-    errors = texts(DATASET.check(root), "error")
+    errors = texts(MPIIFACEGAZE.check(root), "error")
     assert errors[0].startswith("Persons p08, p09, p10, p11, p12, p13, p14 are missing.")
     assert "p07.mat cannot be read as HDF5" in errors[1]
-    assert "7 persons; published: 15." in texts(DATASET.check(root), "warning")
+    assert "7 persons; published: 15." in texts(MPIIFACEGAZE.check(root), "warning")
 
 
 def test_mat_of_another_shape_is_refused_with_its_shapes(tmp_path):
@@ -176,7 +176,7 @@ def test_label_line_that_is_cut_short_is_named(tmp_path):
 def test_missing_jpeg_files_are_found_and_skipped_on_request(tmp_path):
     root = gazehub(tmp_path)
     (root / "Image" / "p02" / "face" / "1.jpg").unlink()
-    assert texts(DATASET.check(root), "error")[0].startswith("1 of 45 images are missing")
+    assert texts(MPIIFACEGAZE.check(root), "error")[0].startswith("1 of 45 images are missing")
     with pytest.raises(DataError, match=r"1 of 45 images cannot be used"):
         read(root, image_size=4)
     table = read(root, image_size=4, skip_bad=True)
@@ -190,7 +190,7 @@ def test_missing_extra_is_named_by_read_and_check(tmp_path, monkeypatch):
     message = r'Reading p00.mat needs the package h5py.*pip install "rank-n-contrast\[gaze\]"'
     with pytest.raises(ImportError, match=message):
         read(root)
-    assert re.match(message, texts(DATASET.check(root), "error")[0])
+    assert re.match(message, texts(MPIIFACEGAZE.check(root), "error")[0])
 
 
 def test_jpeg_layout_needs_no_extra(tmp_path, monkeypatch):
@@ -200,7 +200,7 @@ def test_jpeg_layout_needs_no_extra(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", MAKERS)
 def test_check_of_a_small_whole_copy_warns_of_counts_only(tmp_path, layout):
-    found = list(DATASET.check(MAKERS[layout](tmp_path, n=3)))
+    found = list(MPIIFACEGAZE.check(MAKERS[layout](tmp_path, n=3)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert all("published: 3,000" in text or "published: 45,000" in text for text in warnings)
@@ -219,6 +219,6 @@ def test_check_doubts_colours_and_angles_that_look_swapped(tmp_path):
         with h5py.File(path, "a") as file:
             file["Data/data"][...] = file["Data/data"][()][:, ::-1]
             file["Data/label"][:, :2] = file["Data/label"][()][:, 1::-1]
-    warnings = texts(DATASET.check(root), "warning")
+    warnings = texts(MPIIFACEGAZE.check(root), "warning")
     assert any("Colours look like RGB" in t and "channel_order='rgb'" in t for t in warnings)
     assert any(re.search(r"pitch is .*published: -40 to 10\. \d+ of 60 rows", t) for t in warnings)

@@ -9,7 +9,7 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import skyfinder, texts
 from rnc.data import DataError
-from rnc.data.datasets.skyfinder import DATASET, read
+from rnc.data.datasets.skyfinder import SKYFINDER, read
 from rnc.data.splits import SPLITS
 
 CSV = "complete_table_with_mcr.csv"
@@ -110,13 +110,13 @@ def test_missing_and_truncated_images_are_refused_found_and_skipped_on_request(t
         read(root, image_size=8)
     table = read(root, image_size=8, skip_bad=True)
     assert len(table) == 43
-    errors = texts(DATASET.check(root), "error")
+    errors = texts(SKYFINDER.check(root), "error")
     assert errors[0].startswith("1 of 177 images are missing")
     assert "1 of 177 images are broken: 90/20130108_105031.jpg (" in errors[1]
 
 
 def test_check_counts_rows_cameras_and_images_at_eleven(tmp_path):
-    found = list(DATASET.check(skyfinder(tmp_path)))
+    found = list(SKYFINDER.check(skyfinder(tmp_path)))
     assert texts(found, "error") == []
     warnings = texts(found, "warning")
     assert f"3 rows of {CSV} have no temperature and are left out." in warnings
@@ -132,7 +132,7 @@ def test_check_counts_rows_cameras_and_images_at_eleven(tmp_path):
 def test_check_finds_temperatures_in_another_unit_and_another_clock(tmp_path):
     root = skyfinder(tmp_path)
     change_csv(root, lambda f: f.assign(TempM=f["TempM"] * 1.8 + 50, Hour=(f["Hour"] + 5) % 24))
-    warnings = texts(DATASET.check(root), "warning")
+    warnings = texts(SKYFINDER.check(root), "warning")
     assert any(re.search(r"published: -20 to 49\. \d+ of 45 rows lie outside", w) for w in warnings)
     assert any("differ from the time in the file name in 177 of 177 rows" in w for w in warnings)
 
@@ -154,7 +154,7 @@ def test_table_of_another_version_is_refused_and_found(tmp_path, change, message
     change_csv(root, change)
     with pytest.raises(DataError, match=message):
         read(root, image_size=8)
-    [error] = texts(DATASET.check(root), "error")
+    [error] = texts(SKYFINDER.check(root), "error")
     assert re.search(message, error)
 
 

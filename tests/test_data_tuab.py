@@ -9,7 +9,7 @@ import pytest
 import dataset_copies as copies
 from dataset_copies import ELECTRODES, edf, eeg, recording, texts, tuab
 from rnc.data import DataError
-from rnc.data.datasets.tuab import _COUNTS, DATASET, Recording, _split, read
+from rnc.data.datasets.tuab import _COUNTS, TUAB, Recording, _split, read
 from rnc.data.splits import SPLITS
 
 SHORT = {"seconds": 4.0, "start": 2.0}
@@ -152,7 +152,7 @@ def test_bad_recordings_are_refused_with_reasons_or_skipped(tmp_path):
         assert skipped.name == f"{subject}_s001_t000.edf"
         assert re.fullmatch(reason, skipped.reason)
         assert re.search(rf"{subject}_s001_t000.edf: ({reason})", str(caught.value))
-    [error] = texts(DATASET.check(root), "error")
+    [error] = texts(TUAB.check(root), "error")
     assert error.startswith("4 of 14 recordings cannot be used: 00000000_s001_t000.edf (no age")
 
 
@@ -186,7 +186,7 @@ def test_two_versions_in_one_folder_are_found(tmp_path):
     tuab(tmp_path)
     tuab(tmp_path, v3=True)
     assert any(
-        "mixes recordings of v2 and v3" in text for text in texts(DATASET.check(tmp_path), "error")
+        "mixes recordings of v2 and v3" in text for text in texts(TUAB.check(tmp_path), "error")
     )
 
 
@@ -198,7 +198,7 @@ def test_wrong_root_says_what_was_looked_for_and_found(tmp_path):
     )
     with pytest.raises(DataError, match=message):
         read(tmp_path)
-    assert re.search(message, texts(DATASET.check(tmp_path), "error")[0])
+    assert re.search(message, texts(TUAB.check(tmp_path), "error")[0])
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_missing_extra_is_named_by_read_and_check(tmp_path, monkeypatch):
     monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: False)
     assert any(
         'mne is missing: pip install "rank-n-contrast[eeg]"' in text
-        for text in texts(DATASET.check(root), "warning")
+        for text in texts(TUAB.check(root), "warning")
     )
 
 
@@ -236,7 +236,7 @@ def test_check_needs_no_extra_and_compares_with_the_published_set(tmp_path, monk
     recording(root, "eval", "aaaaaaaa", 20, session=2, v3=True)
     monkeypatch.setitem(sys.modules, "mne", None)
     monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: True)
-    found = list(DATASET.check(root))
+    found = list(TUAB.check(root))
     assert texts(found, "error") == []
     assert texts(found, "ok") == [
         "13 normal recordings in layout v3 (subjects by letters).",

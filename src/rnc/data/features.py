@@ -30,7 +30,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def fit_features(frame: pd.DataFrame, train: NDArray[Any], place: str) -> dict[str, Any]:
-    """What the train rows say about every column, for `apply_features`.
+    """Learn from the train rows how to prepare every column, for `apply_features`.
 
     Args:
         frame: feature columns; its index holds the row numbers for messages.
@@ -90,7 +90,7 @@ def text_columns(preprocessing: dict[str, Any]) -> list[str]:
 
 
 def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The column as float64 with NaN for gaps, and where it holds something that is no number."""
+    """The column as float64 with NaN for gaps, and which rows hold something else than numbers."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     if pd.api.types.is_datetime64_any_dtype(column.dtype) or column.dtype.kind in "mc":
@@ -156,7 +156,7 @@ def _fit_column(column: pd.Series, place: str) -> dict[str, Any]:
     if known.size == 0 or known.min() == known.max():
         return fitted | {"mean": None, "scale": None, "median": None, "gaps": gaps}
     mean, unit = float(known.mean()), float(np.ptp(known))
-    # In units of the range, no square over- or underflows.
+    # Squares of large or tiny numbers would over- or underflow, so divide by the range first.
     scale = max(float(((known - mean) / unit).std()) * unit, float(np.finfo(np.float64).tiny))
     median = float(np.median(known))
     return fitted | {"mean": mean, "scale": scale, "median": median, "gaps": gaps}

@@ -23,6 +23,7 @@ from PIL import Image
 
 from rnc.data.errors import DataError
 from rnc.data.images import Pixels, decode_all
+from rnc.files import write_text
 
 _VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
 _ABANDONED = 24 * 3600  # seconds after which a pixel file without a manifest is removed
@@ -35,6 +36,15 @@ class Decoded(NamedTuple):
     """(n, c, side, side), possibly mapped from the cache: read it, do not write."""
     bad: dict[int, str]
     """Position among the files -> what is wrong with it."""
+
+
+class Decoding(NamedTuple):
+    """How the image files of a table are decoded; the fields are options of `read_table`."""
+
+    image_size: int
+    skip_bad: bool
+    cache: str | Path | None
+    progress: bool
 
 
 def load_images(
@@ -202,13 +212,8 @@ def _write_header(file: Any, shape: tuple[int, ...]) -> None:
 
 def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
     manifest = {"version": _VERSION, "pixels": data.name} | manifest
-    temporary = data.with_suffix(".json")
     replaced = _named_pixels(cache)
-    try:
-        temporary.write_text(json.dumps(manifest), encoding="utf-8")
-        temporary.replace(_manifest(cache))
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(_manifest(cache), json.dumps(manifest))
     for path in cache.parent.iterdir():
         if path.name.startswith(f"{cache.name}.") and path.suffix == ".npy" and path != data:
             _remove_unused(path, at_once=path.name == replaced)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, unusable
 from rnc.data.features import apply_features, text_columns
-from rnc.data.image_cache import Decoded, load_images
+from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
 from rnc.data.sources import (
     ARRAYS,
@@ -95,7 +95,7 @@ def read_inputs(
             return Inputs(x, frame.index.to_numpy().astype(str))
         folder = path.parent if images is None else Path(images)
         rows = ImageRows.of(frame, image_column, (), folder, place)
-    pixels, bad = rows.load(image_size, preprocessing, skip_bad, cache, progress)
+    pixels, bad = rows.load(Decoding(image_size, skip_bad, cache, progress), preprocessing)
     names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
     return Inputs(pixels, names, rows.skipped(bad))
 
@@ -146,17 +146,16 @@ def inputs_from_arrays(
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Rows that name an image file each.
-
-    `rows` are their numbers where they come from a table; `identity` tells one set of files from
-    another, for the cache.
-    """
+    """Rows that name an image file each."""
 
     place: str
+    """The table, folder or file that names them, for messages."""
     names: list[str]
     files: list[Path]
     rows: list[int] | None
+    """Their numbers in a table, or None."""
     identity: str
+    """A text that differs between sets of files, which need different caches."""
 
     @classmethod
     def of(
@@ -198,15 +197,9 @@ class ImageRows:
             rows=None if self.rows is None else [self.rows[i] for i in kept],
         )
 
-    def load(
-        self,
-        side: int,
-        preprocessing: dict[str, Any],
-        skip_bad: bool,
-        cache: str | Path | None,
-        progress: bool,
-    ) -> Decoded:
+    def load(self, decoding: Decoding, preprocessing: dict[str, Any]) -> Decoded:
         """Pixels of the good images; bad ones are an error unless they may be skipped."""
+        side, skip_bad, cache, progress = decoding
         channels = preprocessing.get("channels", 3)
         entry = None
         if cache is not None:

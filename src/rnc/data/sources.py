@@ -38,8 +38,8 @@ def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
 def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
     """A CSV or Parquet file; the index holds the row numbers for messages.
 
-    In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are passed
-    over.
+    In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
+    ignored.
 
     Args:
         source: the file.
@@ -132,7 +132,7 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
 
 
 def column(frame: pd.DataFrame, name: str, place: str) -> pd.Series:
-    """A column by name, or an error that lists those there are."""
+    """A column by name; the error for a missing one lists the columns."""
     if name not in frame.columns:
         raise missing_column(place, name, list(frame.columns))
     return frame[name]
@@ -169,7 +169,7 @@ def looks_like_files(values: pd.Series) -> bool:
 
 
 def kind_of(x: NDArray[Any], place: str) -> str:
-    """What an array is by its number of dimensions, if it holds numbers or text of that kind."""
+    """The kind of an array, by its number of dimensions: table, signal or image."""
     kinds = {2: "table", 3: "signal", 4: "image"}
     if x.ndim not in kinds or 0 in x.shape[1:]:
         raise DataError(
@@ -213,7 +213,7 @@ def as_pixels(x: NDArray[Any], place: str) -> NDArray[np.uint8]:
 
 
 def check_channels(x: NDArray[Any], preprocessing: dict[str, Any], place: str) -> None:
-    """Raise if signals or images have not as many channels as those that a model was fitted to."""
+    """Raise if signals or images do not have the channels that the model was fitted to."""
     needed = preprocessing.get("channels", 3)
     if x.shape[1] != needed:
         raise DataError(

@@ -1,10 +1,10 @@
-"""Who trains, who validates, who tests: a seeded split of the rows, or the check of a given one.
+"""Splits into train, val and test: drawn with a seed, or given and checked.
 
-A seeded split is stratified on the target: rows are put in order of the target, cut into bins of
-equal size, and every bin is shared out by the same fractions. Several targets are ordered by the
-sum of their ranks, where a target that runs against the first one is turned round. Chance comes
-from a hash of the seed and of each row's name, so that the order of the rows does not matter
-where names do not depend on it (as file names do not).
+A seeded split is stratified on the target: rows are sorted by the target, cut into bins of equal
+size, and every bin is shared out by the same fractions. Several targets are sorted by the sum of
+their ranks; a target that falls while the first one rises is reversed. The draw hashes the seed and
+each row's name. So the order of the rows does not matter if names do not depend on it, as the names
+of files do not.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,14 @@ SPLITS = ("train", "val", "test")
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the three in a seeded split, unless others are asked for."""
 
-_WORDS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "development": "val",
-    "test": "test",
-    "testing": "test",
+_SYNONYMS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev", "development"),
+    "test": ("test", "testing"),
 }
+_WORDS = {word: name for name, words in _SYNONYMS.items() for word in words}
 
-_MOST_BINS = 50  # finer bins would leave little to chance
+_MOST_BINS = 50  # with finer bins, another seed would hardly change the split
 _GROUP_BINS = 10
 
 
@@ -81,7 +76,7 @@ def make_split(
 def _by_row(
     order: NDArray[Any], draws: NDArray[np.uint64], shares: NDArray[np.float64]
 ) -> NDArray[np.str_]:
-    """Share out bins of neighbours in target order, each in an order of chance."""
+    """Share out bins of rows with similar targets, each in a random order."""
     n = len(order)
     bins = np.empty(n, int)
     bins[order] = np.arange(n) * _bin_count(n, shares) // n
@@ -100,7 +95,7 @@ def _by_group(
     draws: NDArray[np.uint64],
     shares: NDArray[np.float64],
 ) -> NDArray[np.str_]:
-    """Give each group, large ones first, to the split whose bins it brings nearest to their due."""
+    """Give each group, large ones first, to the split whose bins need it most."""
     n, n_groups = len(order), len(draws)
     bins = np.empty(n, int)
     bins[order] = np.arange(n) * _GROUP_BINS // n
@@ -109,7 +104,7 @@ def _by_group(
     used = np.flatnonzero(shares)
     due = shares[used, None] * held.sum(axis=0)
     given = np.zeros_like(due)
-    # Sizes within a factor of two count as equal, so that the seed has a say.
+    # Sizes within a factor of two count as equal, so that the seed decides among them.
     size = np.floor(np.log2(held.sum(axis=1)))
     owner = np.empty(n_groups, int)
     for done, g in enumerate(np.lexsort((draws, -size))):
@@ -125,15 +120,15 @@ def _by_group(
 
 
 def _ordering(y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One number per row that follows all targets: (n, t) -> (n,)."""
+    """One number per row by which rows are sorted: (n, t) -> (n,)."""
     ranks = 2 * pd.DataFrame(y).rank().to_numpy() - (len(y) + 1)  # whole numbers: sums are exact
-    against = ranks.T @ ranks[:, 0] < 0
-    total: NDArray[np.float64] = np.where(against, -ranks, ranks).sum(axis=1)
+    is_reversed = ranks.T @ ranks[:, 0] < 0
+    total: NDArray[np.float64] = np.where(is_reversed, -ranks, ranks).sum(axis=1)
     return total
 
 
 def _draws(names: Sequence[Any] | NDArray[Any], seed: int) -> NDArray[np.uint64]:
-    """A number of chance for every name."""
+    """A random number for every name, the same for the same seed."""
     salt = f"{seed}:"
     text = ((salt + str(name)).encode() for name in names)
     return np.array(
@@ -142,7 +137,7 @@ def _draws(names: Sequence[Any] | NDArray[Any], seed: int) -> NDArray[np.uint64]
 
 
 def _bin_count(n: int, shares: NDArray[np.float64]) -> int:
-    """As many bins as leave a row of the smallest split in each."""
+    """As many bins as have a row of the smallest split each."""
     return int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
 
 
@@ -169,7 +164,7 @@ def _checked_fractions(fractions: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _unique(group: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The groups, and which of them each row is in."""
+    """The groups, and the number of the group of each row."""
     values, parts = np.unique(np.asarray(group).astype(str), return_inverse=True)
     return values, parts
 
@@ -185,7 +180,7 @@ def check_split(
     column: str = "split",
     needed: Sequence[str] = SPLITS,
 ) -> NDArray[np.str_]:
-    """A given split in our words, if every row has one and no needed one is empty.
+    """A given split as train, val and test; every row must have one, and no needed one be empty.
 
     Args:
         values: train, val, test or a synonym (training; valid, validation, dev; testing).
@@ -208,7 +203,7 @@ def check_split(
 
 
 def split_word(value: Any) -> str | None:
-    """Our word for a split's name, or None where it is no such name."""
+    """train, val or test for a word that means one of them, else None."""
     return _WORDS.get(str(value).strip().lower())
 
 
@@ -223,9 +218,9 @@ def check_filled(
     """Raise if a needed split has no rows."""
     empty = [name for name in needed if not (split == name).any()]
     if empty:
-        have = ", ".join(f"{(split == name).sum()} {name}" for name in SPLITS)
+        counts = ", ".join(f"{(split == name).sum()} {name}" for name in SPLITS)
         raise DataError(
-            f"{place}: {column} leaves no rows for {' and '.join(empty)} (it has {have}). Mark "
+            f"{place}: {column} leaves no rows for {' and '.join(empty)} (it has {counts}). Mark "
             "some rows so, or let a seeded split be made with --split-column none."
         )
 
@@ -243,19 +238,19 @@ def check_groups(
     number = np.array([SPLITS.index(name) for name in split])
     present = np.zeros((len(values), 3), bool)
     present[parts, number] = True
-    torn = np.flatnonzero(present.sum(axis=1) > 1)
-    if torn.size == 0:
+    crossing = np.flatnonzero(present.sum(axis=1) > 1)
+    if crossing.size == 0:
         return
-    told = []
-    for g in torn[:3]:
+    examples = []
+    for g in crossing[:3]:
         first = [
             np.flatnonzero((parts == g) & (number == k))[0] for k in np.flatnonzero(present[g])
         ]
-        told.append(
+        examples.append(
             f"{values[g]!s} (" + ", ".join(f"row {rows[i]} {split[i]}" for i in first) + ")"
         )
     raise DataError(
-        f"{place}: {torn.size} of {len(values)} values of {column} are in more than one split: "
-        f"{'; '.join(told)}{'; ...' if torn.size > 3 else ''}. Move each into one split, or let a "
-        "seeded split be made with --split-column none."
+        f"{place}: {crossing.size} of {len(values)} values of {column} are in more than one split: "
+        f"{'; '.join(examples)}{'; ...' if crossing.size > 3 else ''}. Move each into one split, "
+        "or let a seeded split be made with --split-column none."
     )

@@ -3,8 +3,8 @@
     read_table         from a .csv, .tsv or .parquet file (with or without images) or an .npz file
     table_from_arrays  from numpy arrays or a DataFrame
 
-Both see a source as named columns, one row per sample, and where the inputs are not columns, an
-array x beside them. The order of work: targets, split, inputs.
+Both turn a source into named columns, one row per sample, and into an array x if the inputs are
+not columns. Then they check targets, split and inputs, in this order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, first_few
 from rnc.data.features import apply_features, choose_columns, fit_features, text_columns
+from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.sources import (
@@ -112,8 +113,8 @@ def read_table(
         target: one or several columns to predict; an .npz file's y if left out.
         images: the folder that image file names are relative to; this makes it a table of images.
         image_column: the column of file names; "auto" takes the first whose values end like
-            images, or that is called image, file or path. Any other name without `images` looks
-            beside the table.
+            images, or that is called image, file or path. If a column is named and `images` is
+            left out, the files are looked for beside the table.
         feature_columns: columns to predict from; by default all that have no other use.
         split_column: the column of train, val, test; None takes one named "split" that holds such
             words. "none" makes a seeded split whatever the columns.
@@ -161,8 +162,8 @@ def read_table(
     )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
-        decoding = (image_size, skip_bad, cache, progress)
-        return decoded_table(x, labels, preprocessing, *decoding)
+        decoding = Decoding(image_size, skip_bad, cache, progress)
+        return decoded_table(x, labels, decoding, preprocessing)
     return _prepared(x, labels, preprocessing, place)
 
 
@@ -240,15 +241,12 @@ def table_from_arrays(
 def decoded_table(
     rows: ImageRows,
     labels: LabelColumns,
-    preprocessing: dict[str, Any] | None,
-    image_size: int,
-    skip_bad: bool,
-    cache: str | Path | None,
-    progress: bool,
+    decoding: Decoding,
+    preprocessing: dict[str, Any] | None = None,
 ) -> Table:
     """The table of rows that name an image file each, without those that cannot be read."""
     fitted = preprocessing or {}
-    pixels, bad = rows.load(image_size, fitted, skip_bad, cache, progress)
+    pixels, bad = rows.load(decoding, fitted)
     labels = labels.without(bad, rows.skipped(bad))
     if bad and preprocessing is None:
         check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")
@@ -278,7 +276,7 @@ def _prepared(
 def _names_images(
     images: str | Path | None, image_column: str, preprocessing: dict[str, Any] | None
 ) -> bool:
-    """Whether the rows of a table name image files: as asked for, or as a fitted model needs."""
+    """Whether the rows of a table name image files: asked for, or needed by the fitted model."""
     asked = images is not None or image_column != "auto"
     if preprocessing is None:
         return asked

@@ -29,6 +29,7 @@ from rnc.data.datasets.reading import (
     published_rows,
 )
 from rnc.data.errors import DataError, first_few
+from rnc.data.image_cache import Decoding
 from rnc.data.images import image_files
 from rnc.data.table import Table
 
@@ -82,10 +83,7 @@ def read(
         place=place,
         variant="all",
         subgroup_columns=("person", "sex"),
-        image_size=image_size,
-        skip_bad=skip_bad,
-        cache=cache,
-        progress=progress,
+        decoding=Decoding(image_size, skip_bad, cache, progress),
     )
 
 
@@ -119,7 +117,7 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{len(shared)} of {len(test)} persons of the test images are in the train images, "
-            "too. The published split is so; split='person' keeps persons apart.",
+            "too, as in the published split. split='person' keeps persons apart.",
         )
     in_name = frame["path"].map(lambda path: _parts(path)["age"]).astype(float)
     wrong = frame[in_name != frame["age"]]
@@ -133,7 +131,7 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _rows(root: Path) -> tuple[pd.DataFrame, Path, str]:
-    """All rows, the folder that paths are relative to, and where the rows come from.
+    """All rows, the folder that paths are relative to, and the file or folder that lists them.
 
     Columns are age, path, person, sex, and split where it is known.
     """
@@ -173,7 +171,7 @@ def _parts(path: str) -> dict[str, str]:
     return match.groupdict()
 
 
-DATASET = Dataset(
+AGEDB = Dataset(
     name="agedb",
     title="AgeDB",
     what="age in years from photos of faces",

@@ -5,7 +5,7 @@ A dataset is one file beside this one, with a function for each of the two, and 
     read(root, *, ...) -> Table               the copy in a folder, ready for a network
     _findings(root, progress) -> Iterator     what was found there, and what differs from the
                                               published figures
-    DATASET                                   title, access, published figures, the two functions
+    a `Dataset`                               title, access, published figures, the two functions
 
 `rnc.data.datasets.reading` and `rnc.data.datasets.findings` hold what the readers share.
 """

@@ -37,6 +37,7 @@ from rnc.data.datasets.reading import (
     published_rows,
 )
 from rnc.data.errors import DataError, first_few
+from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Skipped
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
@@ -125,15 +126,12 @@ def read(
         variant=f"{train_size} {train_seed} {largest_age}",
         subgroup_columns=("source", "person"),
         skipped=skipped,
-        image_size=image_size,
-        skip_bad=skip_bad,
-        cache=cache,
-        progress=progress,
+        decoding=Decoding(image_size, skip_bad, cache, progress),
     )
 
 
 def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
-    """Which rows stay when that many of the train rows do."""
+    """Which rows stay: all of val and test, and a number of the train rows."""
     train = np.flatnonzero(frame["split"] == "train")
     if not 1 <= train_size <= len(train):
         raise DataError(
@@ -255,7 +253,7 @@ def _read_mat(mat: Path) -> dict[str, NDArray[Any]]:
     return fields
 
 
-DATASET = Dataset(
+IMDB_WIKI = Dataset(
     name="imdb-wiki",
     title="IMDB-WIKI",
     what="age in years from photos of faces",

@@ -26,6 +26,7 @@ from rnc.data.datasets.dataset import Dataset
 from rnc.data.datasets.findings import Finding, count_finding, image_findings, range_finding
 from rnc.data.datasets.reading import check_choice, first_existing, image_table, need, not_found
 from rnc.data.errors import DataError, first_few
+from rnc.data.image_cache import Decoding
 from rnc.data.table import Table
 
 _COUNTS = {"images": 45_000, "persons": 15, "train": 33_000, "val": 6_000, "test": 6_000}
@@ -89,10 +90,7 @@ def read(
             place=str(copy.path / "Label"),
             variant="all",
             subgroup_columns=("person",),
-            image_size=image_size,
-            skip_bad=skip_bad,
-            cache=cache,
-            progress=progress,
+            decoding=Decoding(image_size, skip_bad, cache, progress),
         )
     return _hdf5_table(copy, part, image_size, channel_order, progress)
 
@@ -330,7 +328,7 @@ def _bytes(pixels: NDArray[Any], file: Path) -> NDArray[np.uint8]:
     return pixels.round().astype(np.uint8)
 
 
-DATASET = Dataset(
+MPIIFACEGAZE = Dataset(
     name="mpiifacegaze",
     title="MPIIFaceGaze",
     what="pitch and yaw of the gaze in degrees from photos of faces",

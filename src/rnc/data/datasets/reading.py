@@ -11,6 +11,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, first_few
+from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped
 from rnc.data.labels import ColumnRoles, read_labels, read_targets
 from rnc.data.sources import column, read_frame
@@ -67,10 +68,7 @@ def image_table(
     variant: str,
     subgroup_columns: Sequence[str],
     skipped: Sequence[Skipped] = (),
-    image_size: int,
-    skip_bad: bool,
-    cache: str | Path | None,
-    progress: bool,
+    decoding: Decoding,
 ) -> Table:
     """The table of rows that name an image file each; as `read_table`, for rows in memory.
 
@@ -82,10 +80,7 @@ def image_table(
         variant: which rows of the file these are; each variant has its own cache.
         subgroup_columns: further columns to keep.
         skipped: rows that are left out already.
-        image_size: as for `read_table`; so are the following.
-        skip_bad: leave out images that cannot be used, instead of raising.
-        cache: folder for decoded images; None keeps them in memory.
-        progress: show a bar while images are decoded.
+        decoding: how the images are decoded.
     """
     roles = ColumnRoles(tuple(targets), "split", subgroup=tuple(subgroup_columns))
     names = [str(path) for path in frame["path"]]
@@ -93,7 +88,7 @@ def image_table(
     identity = f"{folder.resolve()}\n{Path(place).name}\n{variant}"
     files = [folder / name for name in names]
     rows = ImageRows(place, names, files, frame.index.tolist(), identity)
-    return decoded_table(rows, labels, None, image_size, skip_bad, cache, progress)
+    return decoded_table(rows, labels, decoding)
 
 
 def published_rows(csv: Path) -> pd.DataFrame:

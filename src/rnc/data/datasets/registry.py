@@ -4,22 +4,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rnc.data.datasets import agedb, imdb_wiki, mpiifacegaze, skyfinder, tuab
+from rnc.data.datasets.agedb import AGEDB
 from rnc.data.datasets.dataset import Dataset
 from rnc.data.datasets.findings import Finding
+from rnc.data.datasets.imdb_wiki import IMDB_WIKI
+from rnc.data.datasets.mpiifacegaze import MPIIFACEGAZE
+from rnc.data.datasets.skyfinder import SKYFINDER
+from rnc.data.datasets.tuab import TUAB
 from rnc.data.errors import DataError, did_you_mean
 from rnc.data.table import Table
 
-DATASETS: dict[str, Dataset] = {
-    dataset.name: dataset
-    for dataset in (
-        agedb.DATASET,
-        imdb_wiki.DATASET,
-        tuab.DATASET,
-        mpiifacegaze.DATASET,
-        skyfinder.DATASET,
-    )
-}
+DATASETS = {dataset.name: dataset for dataset in (AGEDB, IMDB_WIKI, TUAB, MPIIFACEGAZE, SKYFINDER)}
+"""All datasets by name."""
 
 
 def find_dataset(name: str) -> Dataset:

@@ -24,6 +24,7 @@ from rnc.data.datasets.reading import (
     published_shares,
 )
 from rnc.data.errors import DataError, first_few
+from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Skipped
 from rnc.data.labels import read_targets
 from rnc.data.sources import column, read_frame
@@ -70,7 +71,7 @@ def read(
         root: the folder that holds complete_table_with_mcr.csv and images/.
         hour: of each camera and day, take the image nearest to it; None takes all images.
         clock: "table" is Hour and Min as they are; "solar" takes them for UTC and adds Longitude /
-            15 hours. Nobody says which the table holds.
+            15 hours. It is not documented which of the two the table holds.
         within_minutes: leave out days whose nearest image is further from the hour.
         cameras: the CamId of the cameras to read; None reads all.
         split: "image" shares out images, so that cameras are in all parts; "camera" keeps the
@@ -110,10 +111,7 @@ def read(
         variant=f"{hour} {clock} {within_minutes} {cameras}",
         subgroup_columns=("camera",),
         skipped=skipped,
-        image_size=image_size,
-        skip_bad=skip_bad,
-        cache=cache,
-        progress=progress,
+        decoding=Decoding(image_size, skip_bad, cache, progress),
     )
 
 
@@ -130,7 +128,7 @@ def _chosen(frame: pd.DataFrame, cameras: Sequence[int], csv: Path) -> pd.DataFr
 def _nearest(
     frame: pd.DataFrame, hour: float, clock: str, within_minutes: float | None
 ) -> NDArray[np.bool_]:
-    """Which rows are, of their camera and day, the nearest to an hour."""
+    """Whether each row is the nearest to an hour among those of its camera and day."""
     if not 0 <= hour < 24:
         raise DataError(f"hour must be 0 or more and less than 24; got {hour}.")
     minutes = frame["minutes"].to_numpy()
@@ -245,7 +243,7 @@ def _minutes(when: NDArray[np.float64], rows: pd.Index, place: str) -> NDArray[n
     return minutes
 
 
-DATASET = Dataset(
+SKYFINDER = Dataset(
     name="skyfinder",
     title="SkyFinder",
     what="air temperature in degrees Celsius from photos of webcams",

@@ -13,7 +13,7 @@ reference. Unlike them we do not run autoreject. Signals are in microvolts.
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class Recording:
     labels: dict[str, str]
     """Electrode -> its label in the file."""
     problem: str = ""
-    """Why it cannot be used, whatever is asked for."""
+    """Why it cannot be used with any options; "" if it can."""
 
 
 def read(
@@ -171,7 +171,7 @@ def _table(
 def _split(
     recordings: Sequence[Recording], split: str, fold: int, validation: float, seed: int
 ) -> NDArray[np.str_]:
-    """One recording per subject, so that rows are subjects."""
+    """train, val or test for each recording; each is of another subject."""
     if split == "official":
         test = np.array([r.folder == "eval" for r in recordings])
     else:
@@ -304,23 +304,16 @@ def _recording(file: Path, subject: str, order: tuple[int, int], folder: str) ->
     age, sex = re.search(r"Age:\s*(\d+)", patient), re.search(r"\b[FM]\b", patient)
     years = float(age[1]) if age else np.nan
     electrodes = {_electrode(name): name for name in names}
-    recording = Recording(
-        file,
-        subject,
-        order,
-        folder,
-        age=years,
-        sex=sex[0].lower() if sex else "x",
-        seconds=records * length,
-        labels={name: electrodes[name] for name in _CHANNELS if name in electrodes},
-    )
+    electrodes = {name: electrodes[name] for name in _CHANNELS if name in electrodes}
     missing = [name for name in _CHANNELS if name not in electrodes]
     problem = f"no electrode {', '.join(missing)}" if missing else ""
     if not years <= _OLDEST:
         problem = f"age is {age[1]}" if age else "no age in its header"
     if file.stat().st_size < size:
         problem = f"{file.stat().st_size:,} bytes of {size:,}, so not whole"
-    return replace(recording, problem=problem)
+    sex_letter = sex[0].lower() if sex else "x"
+    seconds = records * length
+    return Recording(file, subject, order, folder, years, sex_letter, seconds, electrodes, problem)
 
 
 def _electrode(label: str) -> str:
@@ -349,7 +342,7 @@ def _signal(
     last = min(recording.seconds, start + length + _MARGIN)
     labels = [recording.labels[name] for name in _CHANNELS]
     with warnings.catch_warnings():
-        # Odd dates, filter settings and units in the header; the samples do not depend on them.
+        # mne warns of unusual dates, filters and units in the header; samples do not use them.
         warnings.filterwarnings("ignore", category=RuntimeWarning)
         raw = mne.io.read_raw_edf(recording.file, include=labels, verbose="error")
         raw.crop(first, last, include_tmax=False).load_data(verbose="error")
@@ -363,7 +356,7 @@ def _signal(
     return cut
 
 
-DATASET = Dataset(
+TUAB = Dataset(
     name="tuab",
     title="TUAB",
     what="age in years from resting EEG, 21 electrodes at 200 Hz",
