@@ -48,7 +48,7 @@ def ranked_row() -> list[str]:
     """The samples by label distance, furthest first, with the reach of every denominator."""
     targets = torch.tensor(AGES, dtype=torch.float64)[:, None]
     row = rank(l1_distance(targets[[ANCHOR]], targets))
-    itself = int(row.find(torch.tensor([ANCHOR])))
+    itself = int(row.rank_of[0, ANCHOR])
     ranks = [r for r in range(len(AGES)) if r != itself]
     parts = [
         text(30, 136, "2. rank: the others by label distance, furthest first", at="start", size=15),
@@ -83,16 +83,20 @@ def ranked_row() -> list[str]:
     return parts
 
 
-def main() -> None:
-    """Write the picture."""
+def drawing() -> str:
+    """The picture as SVG."""
     body = "\n".join(label_line() + ranked_row())
-    svg = (
+    return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
         f'font-family="Helvetica, Arial, sans-serif" role="img" '
         f'aria-label="How one anchor of a batch is ranked and contrasted">\n'
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>\n{body}\n</svg>\n'
     )
-    (Path(__file__).parent / "images" / "ranking.svg").write_text(svg)
+
+
+def main() -> None:
+    """Write the picture."""
+    (Path(__file__).parent / "images" / "ranking.svg").write_text(drawing())
 
 
 if __name__ == "__main__":

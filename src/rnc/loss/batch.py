@@ -59,17 +59,21 @@ def as_rows(features: Tensor, targets: Tensor, caller: str) -> Rows:
     >>> as_rows(torch.zeros(4, 2, 8), torch.zeros(4), "example").targets.shape
     torch.Size([8, 1])
     """
-    shapes = f"got {tuple(features.shape)} and {tuple(targets.shape)}."
     if features.dim() not in (2, 3) or targets.dim() not in (1, 2):
         raise ValueError(
-            f"{caller} needs features (n, d) or (n, v, d) and targets (n,) or (n, t); {shapes}"
+            f"{caller} needs features (n, d) or (n, v, d) and targets (n,) or (n, t); "
+            f"{_shapes(features, targets)}"
         )
     if features.shape[0] != targets.shape[0]:
         raise ValueError(
-            f"{caller} needs features (n, d) and targets (n, t) with the same n; {shapes}"
+            f"{caller} needs features (n, d) and targets (n, t) with the same n; "
+            f"{_shapes(features, targets)}"
         )
     if 0 in features.shape[1:] or 0 in targets.shape[1:]:
-        raise ValueError(f"{caller} needs at least one view, one feature and one target; {shapes}")
+        raise ValueError(
+            f"{caller} needs at least one view, one feature and one target; "
+            f"{_shapes(features, targets)}"
+        )
     if not features.is_floating_point():
         raise TypeError(
             f"{caller} needs floating-point features; got {features.dtype}. Call .float() on them."
@@ -162,6 +166,10 @@ def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: st
                 f"{caller} needs finite {name}; got NaN or infinite values in {_samples(bad)}. "
                 "Look at the input or the learning rate that made them."
             )
+
+
+def _shapes(features: Tensor, targets: Tensor) -> str:
+    return f"got {tuple(features.shape)} and {tuple(targets.shape)}."
 
 
 def _samples(bad: Tensor) -> str:

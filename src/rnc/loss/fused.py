@@ -57,11 +57,10 @@ class _FusedLosses(torch.autograd.Function):
     def forward(
         ctx: Any, a: Tensor, b: Tensor | None, problem: Problem, options: PairOptions
     ) -> Tensor:
-        labels = RankLabels(
-            problem.anchors.targets[:, 0].contiguous(),
-            problem.others.targets[:, 0].contiguous(),
-            problem.own_column,
-        )
+        anchors = samples = problem.anchors.targets[:, 0].contiguous()
+        if b is not None:
+            samples = problem.others.targets[:, 0].contiguous()
+        labels = RankLabels(anchors, samples, problem.own_column)
         rows = _prepare_rows(a, b, labels, options)
         if options.validate and options.missing == "raise":
             _check_finite(rows, problem)
