@@ -72,7 +72,9 @@ def test_every_distance_and_similarity_equals_the_definition(
     ties: str, label_distance: str, t: int, similarity: str, dtype: torch.dtype
 ) -> None:
     features, targets = batch(9, t=t, views=2, ties=ties, dtype=dtype)
-    tolerance = 1e-9 if label_distance == "angular" else 0.0  # equal angles differ by rounding
+    tolerance = (
+        1e-9 if label_distance == "angular" else 0.0
+    )  # of different labels: equal angles may round apart
     slow = slow_losses(
         features,
         targets,

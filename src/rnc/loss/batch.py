@@ -151,7 +151,7 @@ def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: st
     """
     if torch.compiler.is_compiling():
         return
-    # One NaN or infinite value makes the sum so; a sum may also overflow, hence the second look.
+    # A finite sum means finite values. A sum that is not may have overflowed: look at the values.
     if missing == "raise" and math.isfinite(features.detach().sum() + targets.detach().sum()):
         return
     bad_targets = targets.isinf() if missing == "skip" else ~targets.isfinite()

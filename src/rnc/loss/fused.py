@@ -63,7 +63,7 @@ class _FusedLosses(torch.autograd.Function):
         labels = RankLabels(anchors, samples, problem.own_column)
         rows = _prepare_rows(a, b, labels, options)
         if options.validate and options.missing == "raise":
-            _check_finite(rows, problem)
+            _check_finite(*rows, problem)
         ctx.labels, ctx.options = labels, options
         if options.reduction == "none":
             # Each anchor gets a gradient of its own from above: the backward pass starts again.
@@ -89,30 +89,22 @@ class _FusedLosses(torch.autograd.Function):
         return first * upstream, None if second is None else second * upstream, None, None
 
 
-class PreparedPair(NamedTuple):
-    """Rows as the kernels read them; where both are the same, the same object."""
-
-    anchors: Prepared
-    samples: Prepared
-
-
 def _prepare_rows(
     a: Tensor, b: Tensor | None, labels: RankLabels, options: PairOptions
-) -> PreparedPair:
+) -> tuple[Prepared, Prepared]:
+    """Anchors and samples as the kernels read them; one object where they are the same."""
     shift = None
     if options.similarity == "l2":
         shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
     samples = prepare(a if b is None else b, labels.samples, shift, sort=True)
     if b is None:
-        return PreparedPair(samples, samples)
-    return PreparedPair(prepare(a, labels.anchors, shift, sort=False), samples)
+        return samples, samples
+    return prepare(a, labels.anchors, shift, sort=False), samples
 
 
-def _check_finite(rows: PreparedPair, problem: Problem) -> None:
-    """Raise for a NaN or infinite number; waits for the preparation, with all else to launch."""
-    if rows.samples.not_finite.item() or (
-        rows.anchors is not rows.samples and rows.anchors.not_finite.item()
-    ):
+def _check_finite(anchors: Prepared, samples: Prepared, problem: Problem) -> None:
+    """Raise for NaN and infinite values. This early, a GPU has only the preparation to finish."""
+    if samples.not_finite.item() or (anchors is not samples and anchors.not_finite.item()):
         for features, targets, caller in problem.given:
             check_finite(features, targets, "raise", caller)
 
@@ -120,7 +112,7 @@ def _check_finite(rows: PreparedPair, problem: Problem) -> None:
 def _fused_pass(
     a: Tensor,
     b: Tensor | None,
-    rows: PreparedPair,
+    rows: tuple[Prepared, Prepared],
     labels: RankLabels,
     options: PairOptions,
     *,
@@ -129,7 +121,8 @@ def _fused_pass(
     with_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
-    x, z, l2 = rows.anchors.rows, rows.samples.sorted_rows, options.similarity == "l2"
+    anchors, samples = rows
+    x, z, l2 = anchors.rows, samples.sorted_rows, options.similarity == "l2"
     n, m = len(x), len(z)
     block = max(1, min(n, options.chunk_size or n, PAIRS // m))
     buffers = Buffers.allocate(n, block, m, x)
@@ -141,9 +134,9 @@ def _fused_pass(
         pairs = l1_similarities(some, z) if options.similarity == "l1" else torch.mm(some, z.T)
         block_losses(
             pairs,
-            rows.anchors.halves,
+            anchors.halves,
             labels.anchors,
-            rows.samples,
+            samples,
             weights,
             buffers,
             start=start,
@@ -161,11 +154,10 @@ def _fused_pass(
     if not with_gradient:
         return buffers.losses, None, None
     of_x, of_z = Products(grad_x, buffers.totals), Products(grad_z, sample_totals)
-    ties = rows.samples.ties
     if b is None:
-        return buffers.losses, finish(a, x, of_x, of_z, ties, l2=l2), None
-    grad_a = finish(a, x, of_x, None, ties, l2=l2)
-    return buffers.losses, grad_a, finish(b, rows.samples.rows, None, of_z, ties, l2=l2)
+        return buffers.losses, finish(a, x, of_x, of_z, samples.ties, l2=l2), None
+    grad_a = finish(a, x, of_x, None, samples.ties, l2=l2)
+    return buffers.losses, grad_a, finish(b, samples.rows, None, of_z, samples.ties, l2=l2)
 
 
 def _add_gradients(

@@ -127,19 +127,9 @@ def _logits(pairs, halves, k, inside, x_half, inverse, L2: tl.constexpr):
 
 @triton.jit
 def _far_sums(
-    pairs,
-    halves,
-    sums,
-    plane,
-    own,
-    x_half,
-    inverse,
-    p,
-    m,
-    L2: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    pairs, halves, sums, plane, own, x_half, inverse, p, m,
+    L2: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Store the sums of exp(s_k) from either end up to each sample.
 
     Returns the sum of all logits and the largest of their absolute values.
@@ -170,20 +160,9 @@ def _far_sums(
 
 @triton.jit
 def _log_denominators(
-    labels,
-    ties,
-    sums,
-    plane,
-    partners,
-    y,
-    own,
-    p,
-    m,
-    GRADIENT: tl.constexpr,
-    WIDE: tl.constexpr,
-    STEPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    labels, ties, sums, plane, partners, y, own, p, m,
+    GRADIENT: tl.constexpr, WIDE: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """The sum of all log D_j, and how many sets are wrong because of rounding.
 
     For the gradient, each 1 / D_j is stored; WIDE stores -log D_j instead.
@@ -234,24 +213,9 @@ def _inverse(inverses, k, valid, WIDE: tl.constexpr):
 
 @triton.jit
 def _gradient(
-    pairs,
-    halves,
-    labels,
-    ties,
-    sums,
-    plane,
-    partners,
-    y,
-    own,
-    x_half,
-    inverse,
-    weight,
-    p,
-    m,
-    L2: tl.constexpr,
-    WIDE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    pairs, halves, labels, ties, sums, plane, partners, y, own, x_half, inverse, weight, p, m,
+    L2: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Store weight * (exp(s_k) sum_{j : k in S_ij} 1 / D_j - 1) in place of the pairs.
 
     Returns the sum over the samples.
@@ -281,32 +245,11 @@ def _gradient(
 
 @triton.jit(do_not_specialize=["bits"])
 def _contrast(
-    pairs,
-    halves,
-    sorted_halves,
-    labels,
-    sorted_labels,
-    ties,
-    weights,
-    losses,
-    totals,
-    sums,
-    partners,
-    flags,
-    start,
-    m,
-    plane,
-    own_column,
-    divisor,
-    bits,
-    OWN: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    L2: tl.constexpr,
-    GRADIENT: tl.constexpr,
-    WIDE: tl.constexpr,
-    STEPS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    pairs, halves, sorted_halves, labels, sorted_labels, ties, weights, losses, totals, sums,
+    partners, flags, start, m, plane, own_column, divisor, bits,
+    OWN: tl.constexpr, WEIGHTED: tl.constexpr, L2: tl.constexpr, GRADIENT: tl.constexpr,
+    WIDE: tl.constexpr, STEPS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     if WIDE:  # noqa: SIM102  (known when compiled)
         if tl.load(flags + row) == 0:
@@ -347,12 +290,10 @@ def _contrast(
             tl.debug_barrier()
             _near_sums(sums, plane, own, p, m, WIDE, BLOCK)
             tl.debug_barrier()
-            # fmt: off
             total = _gradient(
                 pairs, sorted_halves, sorted_labels, ties, sums, plane, partners, y, own, x_half,
                 inverse, weight, p, m, L2, WIDE, BLOCK,
-            )
-            # fmt: on
+            )  # fmt: skip
             tl.store(totals + i, total)
 
 

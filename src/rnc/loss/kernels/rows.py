@@ -115,22 +115,10 @@ def finish(
 
 @triton.jit
 def _prepare_kernel(
-    features,
-    labels,
-    shift,
-    rows,
-    halves,
-    sorted_rows,
-    sorted_halves,
-    sorted_labels,
-    ties,
-    not_finite,
-    n,
-    d,
-    SORT: tl.constexpr,
-    L2: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    features, labels, shift, rows, halves, sorted_rows, sorted_halves, sorted_labels, ties,
+    not_finite, n, d,
+    SORT: tl.constexpr, L2: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
     place = i
     y = tl.load(labels + i)
@@ -172,20 +160,9 @@ def _prepare_kernel(
 
 @triton.jit
 def _finish_kernel(
-    products,
-    sums,
-    sorted_products,
-    sorted_sums,
-    rows,
-    ties,
-    out,
-    n,
-    d,
-    ANCHORS: tl.constexpr,
-    SAMPLES: tl.constexpr,
-    L2: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    products, sums, sorted_products, sorted_sums, rows, ties, out, n, d,
+    ANCHORS: tl.constexpr, SAMPLES: tl.constexpr, L2: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     i = tl.program_id(0).to(tl.int64)
     place, total = i, tl.full((), 0.0, tl.float64)
     if SAMPLES:
