@@ -381,6 +381,6 @@ def test_a_loss_that_diverges_is_said_with_a_remedy(scheme: str) -> None:
 def test_predictions_that_diverge_are_said_with_a_remedy(
     changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "WATCHED", 0.1)
+    monkeypatch.setattr(loop, "QUICK_PROBES", 0.1)
     with pytest.raises(FloatingPointError, match=rf"{message}\..*--lr.*--clip 1"):
         fit(columns(rows=40), quick(**changes), Overflowing())

@@ -8,7 +8,7 @@ import torch
 from rnc import rnc_loss
 from rnc.data import Table
 from rnc.model import Regressor
-from rnc.training.loop import WATCHED, Record
+from rnc.training.loop import QUICK_PROBES, Record
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, images, quick, signals
 
@@ -117,7 +117,7 @@ def rnc_loss_of_all(features: torch.Tensor, targets: torch.Tensor) -> torch.Tens
 def test_an_encoder_is_watched_on_the_way() -> None:
     _, records = fit(columns(), epochs=20)
     watched = [record.val_error for record in records if record.stage == "encoder"]
-    assert sum(error is not None for error in watched) == WATCHED
+    assert sum(error is not None for error in watched) == QUICK_PROBES
 
 
 @pytest.mark.parametrize("clip", [None, 1.0])

@@ -20,7 +20,7 @@ def test_an_encoder_is_looked_at_ten_times(monkeypatch: pytest.MonkeyPatch) -> N
     deviation = float(table.y[table.rows("val")].std())
     assert looks[24] < looks[3] < deviation
     assert looks[24] == pytest.approx(records[-1].val_error, rel=0.5)
-    monkeypatch.setattr(loop, "WATCHED", 0.1)  # in epoch 250: never
+    monkeypatch.setattr(loop, "QUICK_PROBES", 0.1)  # in epoch 250: never
     unseen, records = fit(table, config)
     assert all(r.val_error is None for r in records[:-1])
     assert same(weights(unseen), weights(model))

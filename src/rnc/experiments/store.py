@@ -26,9 +26,9 @@ from rnc.experiments.plan import BINS, HEAD_STAGE, Job, canonical
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.model import without_head
 from rnc.run.fit import fit_run
+from rnc.training.checkpoint import ENCODER_FILE, read_stage
 from rnc.training.loop import RECORD_FIELDS, Record
 from rnc.training.recipes import build_regressor, train
-from rnc.training.stages import ENCODER_FILE
 
 Show = Callable[[Record], None]
 
@@ -180,7 +180,7 @@ class Store:
                 show(record)
             for name in ("last", "head"):
                 (path.parent / f"{name}.safetensors").unlink(missing_ok=True)
-        weights, records = read_tensors(path)
+        weights, records = read_stage(path)
         return weights, records
 
 

@@ -32,9 +32,9 @@ from rnc.methods.objective import PairLoss
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
+from rnc.training.checkpoint import ENCODER_FILE
 from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, check_training, train
-from rnc.training.stages import ENCODER_FILE
 
 
 def fit_run(

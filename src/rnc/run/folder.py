@@ -53,8 +53,8 @@ from rnc.run.parts import (
     records_of,
 )
 from rnc.run.predictions import Predictions
+from rnc.training.checkpoint import CHECKPOINT_FOLDER
 from rnc.training.loop import RECORD_FIELDS, Record
-from rnc.training.stages import CHECKPOINT_FOLDER
 
 HISTORY_FILE = "history.csv"
 SCORES_FILE = "scores.json"

@@ -27,7 +27,7 @@ from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
-from rnc.training.loop import WATCHED, Record
+from rnc.training.loop import QUICK_PROBES, Record
 from rnc.training.recipes import build_regressor, train
 
 try:
@@ -242,7 +242,7 @@ class _Worker:
 
 def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
     """The median of at least five trials, after a tenth of the epochs; of an encoder, a fifth."""
-    looks = WATCHED if config.scheme in ("probe", "finetune") else config.epochs or 0
+    looks = QUICK_PROBES if config.scheme in ("probe", "finetune") else config.epochs or 0
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, looks // 10))
 
 

@@ -1,14 +1,12 @@
-"""The training loop: the only one, and the only place that knows Lightning Fabric.
+"""The training loop: the only one, and the only place that sets up Lightning Fabric.
 
-`run_stage` is a generator of one Record per epoch. After every epoch it writes a checkpoint that a
-later call continues from, or less often where writing would take over a tenth of the time; on a
-CPU the continued run ends with the same bits.
+`run_stage` is a generator of one Record per epoch. After an epoch it writes a checkpoint that a
+later call continues from. On a CPU the continued run ends with the same bits.
 """
 
 import logging
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
@@ -17,33 +15,24 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.plugins import Precision
-from torch import Tensor
+from torch import Tensor, nn
 
 from rnc.config import FitConfig, Optimizer
-from rnc.files import read_tensors, write_tensors
 from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
 from rnc.training.batches import Batches, EncodedBatches, Picked, seed_of
+from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
-from rnc.training.optim import (
-    learning_rate,
-    make_optimizer,
-    pack_state,
-    set_rate,
-    unpack_state,
-)
+from rnc.training.optim import learning_rate, make_optimizer, set_rate
 
-WATCHED = 10
-"""How many times a stage without validation is watched."""
-CHEAP = 0.05
-"""Seconds that writing a checkpoint may take after every epoch, however short."""
+QUICK_PROBES = 10
+"""How many times the encoder of a stage without validation is probed."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one epoch came to; epoch 0 is what a stage started from, where that counts."""
+    """The result of one epoch; epoch 0 is what a stage started from, where that counts."""
 
     stage: str
     epoch: int
@@ -53,12 +42,14 @@ class Record:
     gap: float | None
     """Mean of loss minus lower bound, where the objective has one."""
     val_error: float | None
-    """After a head, what it predicts wrong; while an encoder is trained, now and then, what a quick
-    probe of its features does: `rnc.training.probe.probe_error`."""
+    """The error of the head's predictions. While an encoder is trained without a head, in some
+    epochs, that of a quick probe of its features: `rnc.training.probe.probe_error`."""
     seconds: float
 
 
 RECORD_FIELDS = [field.name for field in fields(Record)]
+ShowRecord = Callable[[Record], None]
+"""What is told about every epoch, such as a progress bar."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +68,7 @@ class Stage:
     accumulate: int = 1
     clip: float | None = None
     mixed: bool = False
-    """Whether samples are mixed with each other."""
+    """Whether C-Mixup mixes samples with each other."""
     bound: Callable[[Tensor, int], Tensor] | None = None
     """Targets and views -> the lowest value that the loss can take."""
 
@@ -85,7 +76,9 @@ class Stage:
 def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
     """Fabric for the device and precision asked for, in one process or under torchrun.
 
-    With own, for an encoder of the caller's, which may have parameters that it does not use.
+    Args:
+        config: device and precision.
+        own: the encoder is the caller's own, so it may have parameters that it does not use.
     """
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
@@ -136,66 +129,62 @@ def run_stage(
         stage: how.
         batches: the training samples.
         validate: the error on the validation split, lower is better; None keeps the last weights.
-        watch: without validate, an error to show WATCHED times, which chooses nothing.
-        start: what the model came to as it is, epoch 0; its weights may then be the best. None:
-            only those after an epoch may.
+        watch: without validate, an error that is shown QUICK_PROBES times and chooses nothing.
+        start: the record of the model as it is, epoch 0; its weights may then be the best. None:
+            only weights after an epoch may be.
         checkpoint: file to continue from if it holds this stage, and to write after every epoch.
         compiled: compile the encoder, for batches of the full size.
         graphed: replay steps of the full size as a CUDA graph.
         scaled: gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
-    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-    if not trained:
-        raise ValueError(
-            f"Stage {stage.name!r} has nothing to train: every parameter of the encoder has "
-            "requires_grad=False. Let some learn, or fit only a head on its features."
-        )
     optimizer = make_optimizer(
-        stage.optimizer, trained, stage.lr, stage.weight_decay, graphed=graphed, scaled=scaled
+        stage.optimizer,
+        _trained(objective, stage.name),
+        stage.lr,
+        stage.weight_decay,
+        graphed=graphed,
+        scaled=scaled,
     )
     precision = fabric.strategy.precision
-    if scaled:  # as it would be if the stages before had been done by another process
+    if scaled:  # start from the scale of a new process, whatever the stages before left
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
-    progress = _Progress(model, objective, optimizer, precision)
+    state = StageState(model, objective, optimizer, precision)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
-        records = progress.restore(checkpoint, stage.name)
+        records = [Record(**fields) for fields in state.restore(checkpoint, stage.name)]
         yield from records
-    if start is not None and not records:  # a checkpoint has it
-        progress.note_error(start.val_error)
+    if start is not None and not records:  # else the checkpoint holds it
+        state.note_error(start.val_error)
         records.append(start)
         yield start
     if compiled:
         objective.compile_encoder()
-    epoch_of = _Epoch(fabric, objective, optimizer, stage, batches, graphed)
+    run_epoch = _EpochRunner(fabric, objective, optimizer, stage, batches, graphed)
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
-        started = time.perf_counter()
-        lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
-        set_rate(optimizer, lr)
-        torch.manual_seed(seed_of(batches.seed, stage.name, epoch, fabric.global_rank))
-        objective.train()
-        loss, gap = epoch_of(epoch)
-        objective.after_epoch()
-        check_finite(loss, stage.name, epoch, hint=objective.hint)
-        error = None
+        records.append(run_epoch(epoch, validate, watch))
         if validate is not None:
-            error = validate()
-            progress.note_error(error)
-        elif watch is not None and epoch % math.ceil(stage.epochs / WATCHED) == 0:
-            error = watch()
-        check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
-        seconds = time.perf_counter() - started
-        records.append(Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds))
+            state.note_error(records[-1].val_error)
         if checkpoint is not None and fabric.is_global_zero:
-            progress.save(checkpoint, stage.name, records, last=epoch == stage.epochs)
+            fields = [asdict(record) for record in records]
+            state.save(checkpoint, stage.name, fields, is_last=epoch == stage.epochs)
         fabric.barrier()
         yield records[-1]
-    progress.finish()
+    state.finish()
 
 
-class _Epoch:
-    """All steps of an epoch; the device is read once, at its end."""
+def _trained(objective: Objective, stage: str) -> list[nn.Parameter]:
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    if not trained:
+        raise ValueError(
+            f"Stage {stage!r} has nothing to train: every parameter of the encoder has "
+            "requires_grad=False. Let some learn, or fit only a head on its features."
+        )
+    return trained
+
+
+class _EpochRunner:
+    """Runs the steps of an epoch; the device is read once, at its end."""
 
     def __init__(
         self,
@@ -207,12 +196,37 @@ class _Epoch:
         graphed: bool,
     ) -> None:
         self.fabric, self.stage, self.batches, self.objective = fabric, stage, batches, objective
+        self.rates = optimizer  # Fabric's wrapper below shares its parameter groups
         self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
         self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
         self.pending = 0  # gradients added up since the last update
         self.full_step = GraphedStep(self._step) if graphed else self._step
 
-    def __call__(self, epoch: int) -> tuple[float, float | None]:
+    def __call__(
+        self,
+        epoch: int,
+        validate: Callable[[], float] | None,
+        watch: Callable[[], float] | None,
+    ) -> Record:
+        """Train for an epoch and measure the error, if it is time."""
+        stage, started = self.stage, time.perf_counter()
+        lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
+        set_rate(self.rates, lr)
+        torch.manual_seed(seed_of(self.batches.seed, stage.name, epoch, self.fabric.global_rank))
+        self.objective.train()
+        loss, gap = self._train(epoch)
+        self.objective.after_epoch()
+        check_finite(loss, stage.name, epoch, hint=self.objective.hint)
+        error = None
+        if validate is not None:
+            error = validate()
+        elif watch is not None and epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0:
+            error = watch()
+        check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
+        seconds = time.perf_counter() - started
+        return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
+
+    def _train(self, epoch: int) -> tuple[float, float | None]:
         """Mean loss of an epoch and its mean gap to the bound."""
         stage, samples = self.stage, 0
         self.totals.zero_()
@@ -231,7 +245,7 @@ class _Epoch:
             else:
                 with torch.compiler.set_stance("force_eager"):  # not worth compiling again
                     self._step(picked)
-        if self.pending:  # fewer than the mean of each was taken for
+        if self.pending:  # each loss was divided by accumulate, but there are fewer of them
             grads = [p.grad for p in self.wrapped.parameters() if p.grad is not None]
             torch._foreach_mul_(grads, stage.accumulate / self.pending)
             self._update()
@@ -261,81 +275,6 @@ class _Epoch:
         self.optimizer.zero_grad()
         self.objective.after_update()
         self.pending = 0
-
-
-class _Progress:
-    """The weights of a stage, the best of them, and how to write both down."""
-
-    def __init__(
-        self,
-        model: Regressor,
-        objective: Objective,
-        optimizer: torch.optim.Optimizer,
-        precision: Precision,
-    ) -> None:
-        self.model, self.objective = model, objective
-        self.optimizer, self.precision = optimizer, precision
-        self.best: dict[str, Tensor] | None = None
-        self.best_error = float("inf")
-        self.saved, self.saving = -math.inf, 0.0  # when, and how long it took
-
-    def note_error(self, error: float | None) -> None:
-        """Remember the weights if they are the best so far."""
-        if error is not None and (self.best is None or error < self.best_error):
-            self.best_error = error
-            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
-
-    def finish(self) -> None:
-        """Leave the best weights in the model."""
-        self.objective.finish()
-        if self.best is not None:
-            self.model.load_state_dict(self.best)
-
-    def save(self, path: Path, stage: str, records: list[Record], *, last: bool) -> None:
-        """Write all that it takes to go on, if it is cheap or it is time."""
-        started = time.perf_counter()
-        if self.saving > CHEAP and started - self.saved < 10 * self.saving and not last:
-            return
-        state, numbers = pack_state(self.optimizer)
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        own = self.objective.own_state()
-        tensors |= {f"objective/{name}": value for name, value in own.items()}
-        tensors |= {f"optimizer/{name}": value for name, value in state.items()}
-        tensors |= {f"best/{name}": value for name, value in (self.best or {}).items()}
-        note = {
-            "stage": stage,
-            "best_error": None if self.best is None else self.best_error,
-            "optimizer": numbers,
-            "precision": self.precision.state_dict(),
-            "records": [asdict(record) for record in records],
-        }
-        write_tensors(path, tensors, note)
-        self.saved = time.perf_counter()
-        self.saving = self.saved - started
-
-    def restore(self, path: Path, stage: str) -> list[Record]:
-        """Put back what `save` wrote for this stage; the records of its epochs."""
-        tensors, note = read_tensors(path)
-        if note["stage"] != stage:
-            return []
-        groups: dict[str, dict[str, Tensor]] = {
-            name: {} for name in ("model", "objective", "optimizer", "best")
-        }
-        for key, value in tensors.items():
-            group, name = key.split("/", 1)
-            if group == "objective":  # checkpoints without a format have its former name
-                name = re.sub(r"^fds\.", "calibration.", name)
-            groups[group][name] = value
-        self.model.load_state_dict(groups["model"])
-        self.objective.load_own_state(groups["objective"])
-        unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
-        if state := note.get("precision"):  # none without a scale, or of an older version
-            self.precision.load_state_dict(state)
-        if groups["best"]:
-            device = self.model.input_shift.device
-            self.best = {name: value.to(device) for name, value in groups["best"].items()}
-            self.best_error = note["best_error"]
-        return [Record(**record) for record in note["records"]]
 
 
 def check_finite(

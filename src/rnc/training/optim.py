@@ -1,8 +1,7 @@
-"""Optimizers, the learning rate of every epoch, and an optimizer's state as tensors and JSON."""
+"""Optimizers, and the learning rate of every epoch."""
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +26,9 @@ def make_optimizer(
         lr: learning rate.
         weight_decay: as torch has it.
         graphed: for CUDA parameters, a step can be held in a CUDA graph: the learning rate is a
-            tensor that `set_rate` changes. Without, steps round alike.
-        scaled: gradients are scaled for 16-bit floats. No fused kernel then, which would undo the
-            scale by itself: after Fabric had to clip.
+            tensor that `set_rate` changes. Steps round in the same way with it and without.
+        scaled: gradients are scaled for 16-bit floats. Then there is no fused kernel: it would undo
+            the scale by itself, but only after Fabric has clipped the gradients.
     """
     parameters = list(parameters)
     fused = (parameters[0].is_cuda and not scaled) or None
@@ -60,27 +59,3 @@ def learning_rate(epoch: int, epochs: int, lr: float, decay: float) -> float:
     """
     low = lr * decay**3
     return low + (lr - low) * (1 + math.cos(math.pi * epoch / epochs)) / 2
-
-
-def pack_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state of an optimizer as named tensors and the numbers beside them."""
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for parameter, state in optimizer.state_dict()["state"].items():
-        for name, value in state.items():
-            kind = tensors if isinstance(value, Tensor) else numbers
-            kind[f"{parameter}.{name}"] = value
-    return tensors, numbers
-
-
-def unpack_state(
-    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
-) -> None:
-    """Put back what `pack_state` took; learning rates are set anew every epoch."""
-    state: dict[int, dict[str, Any]] = {}
-    for key, value in (*tensors.items(), *numbers.items()):
-        parameter, name = key.split(".", 1)
-        state.setdefault(int(parameter), {})[name] = value
-    optimizer.load_state_dict(
-        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-    )

@@ -2,6 +2,7 @@
 
     build_regressor   a new model that fits a table
     train             the stages of a scheme, one Record per epoch; the model ends as it should be
+    train_encoder     the first stage of scheme probe or finetune, for several runs to share
 
 Schemes: probe = encoder by an objective (RnC), then the head on it, frozen; finetune = then head
 and encoder, where that helps on validation; regularize = head loss + weight x RnC; end2end = head
@@ -25,7 +26,7 @@ from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.loop import Record
 from rnc.training.speed import tf32
-from rnc.training.stages import Job, weights_of
+from rnc.training.stages import SchemeRunner, weights_of
 from rnc.training.units import for_optimizer
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
@@ -100,7 +101,26 @@ def train(
     config = config.resolve()
     check_training(model, table, config, own, encoder_weights)
     with tf32(config):
-        yield from _train(Job(model, table, config, folder, own, encoder_weights))
+        yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
+
+
+def train_encoder(
+    model: Regressor,
+    table: Table,
+    config: FitConfig,
+    folder: Path | None = None,
+    *,
+    own: PairLoss | None = None,
+) -> Iterator[Record]:
+    """Train only the encoder of scheme probe or finetune; the head stays as it is.
+
+    The arguments are those of `train`. ENCODER_FILE in the folder holds the result, with its
+    records.
+    """
+    config = config.resolve()
+    check_training(model, table, config, own, None)
+    with tf32(config):
+        yield from SchemeRunner(model, table, config, folder, own).encode()
 
 
 def check_training(
@@ -141,15 +161,15 @@ def _check_encoder(model: Regressor, config: FitConfig, weights: Mapping[str, Te
         )
 
 
-def _train(job: Job) -> Iterator[Record]:
-    model, config = job.model, job.config
+def _train(runner: SchemeRunner) -> Iterator[Record]:
+    model, config = runner.model, runner.config
     if config.scheme != "auto":
-        yield from job.scheme(config.scheme)
+        yield from runner.scheme(config.scheme)
         return
     best: tuple[float, dict[str, Tensor]] | None = None
     for scheme in AUTO if config.objective_spec.term is not None else AUTO[:3]:
-        yield from job.scheme(scheme, prefix=f"{scheme}/")
-        error = job.validate()
+        yield from runner.scheme(scheme, prefix=f"{scheme}/")
+        error = runner.validation.model_error()
         if best is None or error < best[0]:
             best = (error, weights_of(model))
     assert best is not None

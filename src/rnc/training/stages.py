@@ -4,39 +4,34 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rnc.config import FitConfig
 from rnc.data.table import Table
-from rnc.files import read_tensors, write_tensors
 from rnc.heads import head_config
 from rnc.loss.pairwise import circle_of
 from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
-from rnc.metrics import error_measure
 from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
+from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, write_stage
 from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
 from rnc.training.objectives import encoder_objective, head_objective
-from rnc.training.probe import probe_error, solve_head
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
+from rnc.training.validation import Validation
 
-CHECKPOINT_FOLDER = "checkpoint"
-"""In the folder of a run: what a killed run continues from."""
-ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
-"""In the folder of a run: the encoder that its first stage trained."""
-LOOKED_AT = 1024
-"""Samples of a split that a quick look at an encoder takes."""
+StageFunction = Callable[[str], Iterator[Record]]
+"""Runs the stage of a name."""
 
 
-class Job:
-    """The stages of one run, and what they share.
+class SchemeRunner:
+    """Runs the stages of a scheme, and holds what they share.
 
     Args:
         model: trained in place.
@@ -81,18 +76,18 @@ class Job:
             mixup=_mixup(config) if config.c_mixup else None,
             weights=self.weights,
         )
-        self.many = self.fabric.world_size > 1
-        self.measure = error_measure(config.distance)
+        self.gather = self.fabric.world_size > 1
+        self.validation = Validation(self.fabric, model, table, config.distance)
 
     def scheme(self, name: str, prefix: str = "") -> Iterator[Record]:
         """All stages of a scheme, from the first weights on."""
         self.model.load_state_dict(self.start)
         if name in ("probe", "finetune"):
-            yield from self._encode()
+            yield from self.encode()
         if name == "two-stage":
             yield from self._first_stage("end2end", self._end2end_stage)
             self._new_l1_head()
-        stages: dict[str, Callable[[str], Iterator[Record]]] = {
+        stages: dict[str, StageFunction] = {
             "probe": self._head_stage,
             "two-stage": self._refit_stage,
             "finetune": self._finetune_stage,
@@ -102,34 +97,26 @@ class Job:
         last = "head" if name in ("probe", "two-stage") else name
         yield from self._finished(f"{prefix}{last}", stages[name])
 
-    def validate(self) -> float:
-        """The error on the validation rows, as `error_measure` has it; inf after divergence."""
-        rows = self.table.rows("val")
-        predicted = self.model.predict(self.table.x[rows])
-        error = self.measure(predicted, self.table.y[rows]) if _finite(predicted) else math.inf
-        # Running statistics differ between processes: one of them decides what is best.
-        return self.fabric.broadcast(error)
-
-    def _encode(self) -> Iterator[Record]:
+    def encode(self) -> Iterator[Record]:
         """Train the encoder, or take the one that another scheme of this run trained."""
         if self.encoded is None:
             yield from self._first_stage("encoder", self._encoder_stage)
             self.encoded = weights_of(self.model)
         self.model.load_state_dict(self.encoded)
 
-    def _first_stage(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
+    def _first_stage(self, name: str, run: StageFunction) -> Iterator[Record]:
         """Run the stage that a head comes after, or take the weights that were given for it."""
         if self.encoder_weights is None:
             yield from self._finished(name, run)
         else:
             self.model.load_state_dict(self.start | without_head(self.encoder_weights))
 
-    def _finished(self, name: str, run: Callable[[str], Iterator[Record]]) -> Iterator[Record]:
+    def _finished(self, name: str, run: StageFunction) -> Iterator[Record]:
         """Run a stage, or take its result where an earlier call finished it."""
         path = self._file(f"{name.replace('/', '-')}.safetensors")
-        # A process that asked later might see the file of this very run.
+        # One process asks for all: another one might be late and see the file of this very run.
         if path is not None and self.fabric.broadcast(path.exists()):
-            weights, records = read_tensors(path)
+            weights, records = read_stage(path)
             self.model.load_state_dict(weights)
             yield from (Record(**record) for record in records)
             return
@@ -138,7 +125,7 @@ class Job:
             records.append(dataclasses.asdict(record))
             yield record
         if path is not None and self.fabric.is_global_zero:
-            write_tensors(path, self.model.state_dict(), records)
+            write_stage(path, self.model.state_dict(), records)
         self.fabric.barrier()
 
     def _file(self, name: str) -> Path | None:
@@ -165,7 +152,7 @@ class Job:
             stage,
             self.batches if encoded is None else encoded,
             validate=validate,
-            watch=self._watch,
+            watch=self.validation.encoder_error,
             start=start,
             checkpoint=self._file("last.safetensors"),
             compiled=compiled and not frozen,
@@ -209,14 +196,14 @@ class Job:
             d=self.model.head.config.d,
             targets=self.batches.known_targets,
             updates=stage.epochs * math.ceil(steps / stage.accumulate),
-            gather=self.many,
+            gather=self.gather,
             options=self.config.method_options,
         )
 
     def _end2end_stage(self, name: str) -> Iterator[Record]:
         stage = self._stage(name)
         objective = head_objective(self.model, self.config, self._setup(stage))
-        return self._run(stage, objective, self.validate)
+        return self._run(stage, objective, self.validation.model_error)
 
     def _regularize_stage(self, name: str) -> Iterator[Record]:
         stage = self._stage(name, views=self.config.views, drop_last=True)
@@ -224,7 +211,7 @@ class Job:
         assert term is not None
         terms = [(self.config.rnc_weight, term(setup))]
         objective = head_objective(self.model, self.config, setup, terms)
-        return self._run(stage, objective, self.validate)
+        return self._run(stage, objective, self.validation.model_error)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
         """From the encoder and a head solved on it, all weights at a tenth of the rate.
@@ -233,14 +220,14 @@ class Job:
         """
         started = time.perf_counter()
         loss, _ = self._solve(name, self.weights)
-        epochs, error = self.config.head_epochs, self.validate()
+        epochs, error = self.config.head_epochs, self.validation.model_error()
         assert epochs is not None
         check_finite(error, name, 0, what="validation error")
         seconds = time.perf_counter() - started
         start = Record(name, 0, epochs, 0.0, loss, None, error, seconds)
         stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
         objective = head_objective(self.model, self.config, self._setup(stage))
-        yield from self._run(stage, objective, self.validate, start=start)
+        yield from self._run(stage, objective, self.validation.model_error, start=start)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))
@@ -270,42 +257,18 @@ class Job:
             weight_decay=0.0,
             mixed=False,
         )
-        features, targets = self._embedded("val")
-
-        def validate() -> float:  # the encoder is frozen: its features stay the same
-            with torch.no_grad():
-                predicted = self.model.head.decode(self.model.head(features))
-            error = self.measure(predicted, targets) if predicted.isfinite().all() else math.inf
-            return self.fabric.broadcast(error)
-
+        # The encoder is frozen, so its features stay the same.
+        validate = partial(self.validation.head_error, *self.validation.embedded("val"))
         self.model.encoder.eval()
-        head = HeadObjective(nn.Identity(), self.model.head, weighted=weighted, gather=self.many)
+        head = HeadObjective(nn.Identity(), self.model.head, weighted=weighted, gather=self.gather)
         yield from self._run(stage, head, validate, frozen=True)
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
         with self.fabric.autocast():
             return self.model.features(views)
 
-    def _watch(self) -> float:
-        """A quick look at the encoder as it is."""
-        some = (self._embedded(split, most=LOOKED_AT) for split in ("train", "val"))
-        (features, targets), (val_features, val_targets) = some
-        error = probe_error(features, targets, val_features, val_targets, self.measure)
-        return self.fabric.broadcast(error)
-
-    def _embedded(self, split: str, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """Features and targets of the rows of a split, or of most of them, evenly chosen."""
-        rows, device = self.table.rows(split), self.fabric.device
-        if most is not None and len(rows) > most:
-            rows = rows[np.linspace(0, len(rows) - 1, most).astype(int)]
-        features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
-        return features, torch.tensor(self.table.y[rows], device=device)
-
     def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
-        train, val = self._embedded("train"), self._embedded("val")
-        loss, error = solve_head(
-            self.model.head, *train, *val, measure=self.measure, weights=weights
-        )
+        loss, error = self.validation.solve_head(weights)
         check_finite(loss, name, 1)
         return loss, error
 
@@ -313,10 +276,6 @@ class Job:
 def weights_of(model: Regressor) -> dict[str, Tensor]:
     """A copy of all that a model has learned."""
     return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def _finite(values: np.ndarray) -> bool:
-    return bool(np.isfinite(values).all())
 
 
 def _lds(targets: Tensor, config: FitConfig) -> Tensor:

@@ -1,0 +1,164 @@
+"""Checkpoints: what a stopped training continues from. Their format is known here alone.
+
+    checkpoint/last.safetensors      of the stage that runs: model, objective, optimizer and best
+    checkpoint/encoder.safetensors   of a finished stage, here that of the encoder: its weights
+
+Records are JSON types here. The note of a file holds its format: 1, or none, is that of the first
+version, which called a calibration fds and had a list of records for the note of a finished stage.
+"""
+
+import math
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins import Precision
+from torch import Tensor
+
+from rnc.files import read_tensors, write_tensors
+from rnc.methods.objective import Objective
+from rnc.model import Regressor
+
+CHECKPOINT_FOLDER = "checkpoint"
+"""In the folder of a run: what a killed run continues from."""
+CHECKPOINT_FORMAT = 2
+ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
+"""In the folder of a run: the encoder that its first stage trained."""
+CHEAP_SECONDS = 0.05
+"""A checkpoint that is written as fast is written after every epoch, however short."""
+
+Records = list[dict[str, Any]]
+
+
+def write_stage(path: Path, weights: dict[str, Tensor], records: Records) -> None:
+    """Write what a finished stage left: the weights of the model and a record per epoch."""
+    write_tensors(path, weights, {"format": CHECKPOINT_FORMAT, "records": records})
+
+
+def read_stage(path: Path) -> tuple[dict[str, Tensor], Records]:
+    """What `write_stage` wrote."""
+    weights, note = read_tensors(path)
+    if isinstance(note, dict):
+        _check_format(path, note)
+    records: Records = note["records"] if isinstance(note, dict) else note
+    return weights, records
+
+
+class StageState:
+    """All that a stage changes, the best weights so far, and how both are written and read."""
+
+    def __init__(
+        self,
+        model: Regressor,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        precision: Precision,
+    ) -> None:
+        self.model, self.objective = model, objective
+        self.optimizer, self.precision = optimizer, precision
+        self.best: dict[str, Tensor] | None = None
+        self.best_error = float("inf")
+        self.saved_at, self.save_seconds = -math.inf, 0.0
+
+    def note_error(self, error: float | None) -> None:
+        """Remember the weights if they are the best so far."""
+        if error is not None and (self.best is None or error < self.best_error):
+            self.best_error = error
+            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def finish(self) -> None:
+        """Leave the best weights in the model."""
+        self.objective.finish()
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+
+    def save(self, path: Path, stage: str, records: Records, *, is_last: bool) -> None:
+        """Write all that it takes to continue, unless that would take over a tenth of the time."""
+        started = time.perf_counter()
+        is_slow = self.save_seconds > CHEAP_SECONDS
+        if is_slow and started - self.saved_at < 10 * self.save_seconds and not is_last:
+            return
+        state, numbers = pack_state(self.optimizer)
+        groups = {
+            "model": self.model.state_dict(),
+            "objective": self.objective.own_state(),
+            "optimizer": state,
+            "best": self.best or {},
+        }
+        tensors = {
+            f"{group}/{name}": value
+            for group, values in groups.items()
+            for name, value in values.items()
+        }
+        note = {
+            "format": CHECKPOINT_FORMAT,
+            "stage": stage,
+            "best_error": None if self.best is None else self.best_error,
+            "optimizer": numbers,
+            "precision": self.precision.state_dict(),
+            "records": records,
+        }
+        write_tensors(path, tensors, note)
+        self.saved_at = time.perf_counter()
+        self.save_seconds = self.saved_at - started
+
+    def restore(self, path: Path, stage: str) -> Records:
+        """Put back what `save` wrote for this stage; the records of its epochs."""
+        tensors, note = read_tensors(path)
+        _check_format(path, note)
+        if note["stage"] != stage:
+            return []
+        groups: dict[str, dict[str, Tensor]] = {
+            name: {} for name in ("model", "objective", "optimizer", "best")
+        }
+        for key, value in tensors.items():
+            group, name = key.split("/", 1)
+            if "format" not in note and group == "objective":
+                name = re.sub(r"^fds\.", "calibration.", name)
+            groups[group][name] = value
+        self.model.load_state_dict(groups["model"])
+        self.objective.load_own_state(groups["objective"])
+        unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
+        if state := note.get("precision"):  # empty unless gradients are scaled
+            self.precision.load_state_dict(state)
+        if groups["best"]:
+            device = self.model.input_shift.device
+            self.best = {name: value.to(device) for name, value in groups["best"].items()}
+            self.best_error = note["best_error"]
+        records: Records = note["records"]
+        return records
+
+
+def pack_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of an optimizer as named tensors and the numbers beside them."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for parameter, state in optimizer.state_dict()["state"].items():
+        for name, value in state.items():
+            kind = tensors if isinstance(value, Tensor) else numbers
+            kind[f"{parameter}.{name}"] = value
+    return tensors, numbers
+
+
+def unpack_state(
+    optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
+) -> None:
+    """Put back what `pack_state` took; learning rates are set anew every epoch."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, value in (*tensors.items(), *numbers.items()):
+        parameter, name = key.split(".", 1)
+        state.setdefault(int(parameter), {})[name] = value
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
+
+
+def _check_format(path: Path, note: dict[str, Any]) -> None:
+    if note.get("format", 1) > CHECKPOINT_FORMAT:
+        raise ValueError(
+            f"{path} has checkpoint format {note['format']}, and this version reads up to "
+            f"{CHECKPOINT_FORMAT}. Continue the run with the version of rank-n-contrast that "
+            "started it, or train again with --overwrite."
+        )

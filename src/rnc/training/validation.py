@@ -1,0 +1,70 @@
+"""How good a model is on the validation rows, and heads solved on its features."""
+
+import math
+
+import numpy as np
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from rnc.data.table import Table
+from rnc.loss.pairwise import Pairwise
+from rnc.metrics import error_measure
+from rnc.model import Regressor
+from rnc.training.probe import probe_error, solve_head
+
+PROBED_ROWS = 1024
+"""How many rows of a split a quick probe of an encoder uses."""
+
+
+class Validation:
+    """The errors of a model on validation rows, the same number in every process.
+
+    Running statistics differ between processes, so the first one decides.
+
+    Args:
+        fabric: of the training.
+        model: as it is when a method is called.
+        table: training and validation rows.
+        label_distance: chooses how an error is measured.
+    """
+
+    def __init__(
+        self, fabric: Fabric, model: Regressor, table: Table, label_distance: str | Pairwise
+    ) -> None:
+        self.fabric, self.model, self.table = fabric, model, table
+        self.measure = error_measure(label_distance)
+
+    def model_error(self) -> float:
+        """The error of the model's predictions; infinite if one is not finite."""
+        rows = self.table.rows("val")
+        predicted = self.model.predict(self.table.x[rows])
+        is_finite = bool(np.isfinite(predicted).all())
+        error = self.measure(predicted, self.table.y[rows]) if is_finite else math.inf
+        return self.fabric.broadcast(error)
+
+    def head_error(self, features: Tensor, targets: Tensor) -> float:
+        """The error of the head on given features (n, d) for targets (n, t)."""
+        with torch.no_grad():
+            predicted = self.model.head.decode(self.model.head(features))
+        error = self.measure(predicted, targets) if predicted.isfinite().all() else math.inf
+        return self.fabric.broadcast(error)
+
+    def encoder_error(self) -> float:
+        """The error of a quick probe of the encoder as it is."""
+        train, val = (self.embedded(split, limit=PROBED_ROWS) for split in ("train", "val"))
+        return self.fabric.broadcast(probe_error(*train, *val, self.measure))
+
+    def embedded(self, split: str, limit: int | None = None) -> tuple[Tensor, Tensor]:
+        """Features and targets of the rows of a split, or of so many of them, evenly chosen."""
+        rows, device = self.table.rows(split), self.fabric.device
+        if limit is not None and len(rows) > limit:
+            rows = rows[np.linspace(0, len(rows) - 1, limit).astype(int)]
+        features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
+        return features, torch.tensor(self.table.y[rows], device=device)
+
+    def solve_head(self, weights: Tensor | None) -> tuple[float, float]:
+        """Solve the head on the encoder as it is; its training loss and validation error."""
+        train, val = self.embedded("train"), self.embedded("val")
+        head = self.model.head
+        return solve_head(head, *train, *val, measure=self.measure, weights=weights)
