@@ -224,7 +224,7 @@ def test_missing_extra_is_named_by_read_and_check(tmp_path, monkeypatch):
     message = r'EDF recordings needs the package mne.*pip install "rank-n-contrast\[eeg\]"'
     with pytest.raises(ImportError, match=message):
         read(root, **SHORT)
-    monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: False)
+    monkeypatch.setattr("rnc.data.datasets.tuab.find_spec", lambda package: None)
     assert any(
         'mne is missing: pip install "rank-n-contrast[eeg]"' in text
         for text in texts(TUAB.check(root), "warning")
@@ -235,7 +235,7 @@ def test_check_needs_no_extra_and_compares_with_the_published_set(tmp_path, monk
     root = tuab(tmp_path, v3=True)
     recording(root, "eval", "aaaaaaaa", 20, session=2, v3=True)
     monkeypatch.setitem(sys.modules, "mne", None)
-    monkeypatch.setattr("rnc.data.datasets.tuab.have", lambda package: True)
+    monkeypatch.setattr("rnc.data.datasets.tuab.find_spec", lambda package: package)
     found = list(TUAB.check(root))
     assert texts(found, "error") == []
     assert texts(found, "ok") == [

@@ -74,8 +74,7 @@ def _dataset(flags: DataFlags) -> "Dataset | None":
     """The dataset that the source names, if it is no file."""
     from rnc.data.datasets.registry import DATASETS
     from rnc.data.errors import did_you_mean
-    from rnc.data.source import is_data_file
-    from rnc.data.sources import ARRAYS, TABLES
+    from rnc.data.sources import ARRAYS, TABLES, is_data_file
 
     source = Path(flags.source)
     if is_data_file(source):

@@ -41,15 +41,7 @@ def missing_column(place: str, name: str, columns: Sequence[str]) -> DataError:
 
 
 def unusable(place: str, what: str, reasons: Sequence[str], total: int, advice: str) -> DataError:
-    """The error for files that cannot be used, with the reasons for the first ten.
-
-    Args:
-        place: where the files are named.
-        what: what they are, in the plural.
-        reasons: a line for each that is bad: the file, and what is wrong with it.
-        total: how many files there are, good and bad.
-        advice: what to do.
-    """
+    """The error for files that cannot be used; of the reasons, a line each, it shows ten."""
     lines = [*reasons[:_MOST_LISTED], *(["..."] if len(reasons) > _MOST_LISTED else [])]
     shown = "".join(f"\n  {line}" for line in lines)
     return DataError(f"{place}: {len(reasons)} of {total} {what} cannot be used:{shown}\n{advice}")

@@ -32,10 +32,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 def fit_features(frame: pd.DataFrame, train: NDArray[Any], place: str) -> dict[str, Any]:
     """Learn from the train rows how to prepare every column, for `apply_features`.
 
-    Args:
-        frame: feature columns; its index holds the row numbers for messages.
-        train: positions of the train rows.
-        place: the file, for messages.
+    The index of the frame holds row numbers for messages; `train` are positions of rows.
     """
     columns = [_fit_column(frame[name].iloc[train], place) for name in frame.columns]
     preprocessing = {"columns": columns}
@@ -110,11 +107,7 @@ def choose_columns(
 ) -> list[str]:
     """The feature columns: those chosen, or else all that have no other use.
 
-    Args:
-        frame: all columns.
-        chosen: names of the columns to use, or None.
-        reserved: targets, split and group, which cannot be features.
-        place: the file, for messages.
+    `reserved` are targets, split and group, which cannot be features.
     """
     columns = list(frame.columns)
     names = columns if chosen is None else list(dict.fromkeys(chosen))

@@ -23,6 +23,7 @@ from rnc.data.sources import (
     check_channels,
     existing,
     image_column,
+    is_data_file,
     kind_of,
     read_frame,
     read_npz,
@@ -75,7 +76,7 @@ def read_inputs(
         progress: show a bar while images are decoded.
     """
     paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
-    is_one_file = len(paths) == 1 and paths[0].suffix.lower() in TABLES + ARRAYS
+    is_one_file = len(paths) == 1 and is_data_file(paths[0])
     if kind == "image" and not is_one_file:
         rows = ImageRows.listed(paths)
     else:

@@ -143,16 +143,9 @@ def read_labels(
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
     """The labels of the rows that have targets, split and checked, and which rows those are.
 
-    Args:
-        frame: the columns; its index holds the row numbers for messages.
-        roles: which column is what.
-        names: what identifies each row.
-        place: the file, for messages.
-        skipped: rows that are left out already.
-        drop_missing: leave out rows without a target, instead of raising.
-        fractions: shares of a seeded split.
-        split_seed: its seed.
-        fitted: the rows are for a fitted model: all are "test" unless a column says otherwise.
+    The index of the frame holds row numbers for messages; `skipped` are rows that are left out
+    already. With `fitted`, the rows are for a fitted model: they are not checked for training, and
+    all are "test" unless a column says otherwise. The rest is as for `read_table`.
     """
     y = read_targets(frame, roles.targets, place, drop_missing=drop_missing)
     missing = np.isnan(y)

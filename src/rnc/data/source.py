@@ -7,12 +7,11 @@ whatever works on the run later.
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rnc.data.datasets.registry import find_dataset, read_dataset
 from rnc.data.image_cache import default_cache
-from rnc.data.sources import ARRAYS, TABLES
+from rnc.data.sources import is_data_file
 from rnc.data.table import Table, read_table
 
 _OF_COPIES = ("source", "dataset", "dataset_options", "target")
@@ -83,15 +82,6 @@ class DataSource:
             return read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
         fields = {k: v for k, v in vars(self).items() if k not in _NOT_FOR_TABLES}
         return read_table(self.source, **fields, **decoding, preprocessing=preprocessing)
-
-
-def is_data_file(source: str | Path) -> bool:
-    """Whether a source ends like a file that `read_table` reads.
-
-    >>> is_data_file("faces.csv"), is_data_file("agedb")
-    (True, False)
-    """
-    return Path(source).suffix.lower() in TABLES + ARRAYS
 
 
 def stored_side(image_size: int) -> int:

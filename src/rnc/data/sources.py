@@ -25,6 +25,11 @@ ARRAYS = (".npz",)
 _IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
 
 
+def is_data_file(source: str | Path) -> bool:
+    """Whether a source ends like a file that `read_table` reads."""
+    return Path(source).suffix.lower() in TABLES + ARRAYS
+
+
 def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
     """The source, if it is a file of a known type."""
     if not source.exists():

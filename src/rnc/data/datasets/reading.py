@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,6 @@ def need(package: str, extra: str, what: str) -> Any:
             f'pip install "rank-n-contrast[{extra}]"',
             name=package,
         ) from error
-
-
-def have(package: str) -> bool:
-    """Whether a package is installed, without the cost of importing it."""
-    return find_spec(package) is not None
 
 
 def first_existing(root: Path, places: Sequence[str]) -> Path | None:
@@ -73,7 +67,7 @@ def image_table(
     """The table of rows that name an image file each; as `read_table`, for rows in memory.
 
     Args:
-        frame: columns "path", "split" and those named below; its index holds row numbers.
+        frame: columns path, split, targets and subgroups; its index holds row numbers.
         targets: the columns to predict.
         folder: what paths are relative to.
         place: the file that the rows come from, for messages.
@@ -121,14 +115,8 @@ def age_split(
 ) -> Any:
     """The split of AgeDB or IMDB-WIKI that is asked for: "published", "balanced" or "person".
 
-    Args:
-        frame: columns age, path, person, and split where the published one is known.
-        split: which of the three.
-        counts: published numbers of train, val and test, for the shares of "person".
-        seed: of "balanced" and "person".
-        most: as for `balanced_split`.
-        up_to: as for `balanced_split`.
-        without_published: the error where the published split is unknown.
+    The frame has columns age, path and person, and split where the published one is known; where it
+    is not, `without_published` is the error. `most` and `up_to` are for `balanced_split`.
     """
     if split == "published":
         if "split" not in frame:

@@ -14,6 +14,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from sklearn.model_selection import KFold  # type: ignore[import-untyped]
 
 from rnc.data.datasets.dataset import Dataset
 from rnc.data.datasets.findings import Finding, count_finding, range_finding
-from rnc.data.datasets.reading import check_choice, have, need, not_found
+from rnc.data.datasets.reading import check_choice, need, not_found
 from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.inputs import Skipped
 from rnc.data.sources import as_signals
@@ -249,7 +250,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", f"All {len(subjects):,} recordings are whole, with age and electrodes.")
-    if not have("mne"):
+    if find_spec("mne") is None:
         text = 'The package mne is missing: pip install "rank-n-contrast[eeg]" before reading.'
         yield Finding("warning", text)
 
