@@ -2,20 +2,23 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from evaluation_cases import fitted, houses, table_of, untrained, with_config, written
-from rnc.analyses import retrain
+from rnc.analyses import registry, retrain
 from rnc.analyses.analysis import AnalysisOptions
-from rnc.analyses.registry import analyse
+from rnc.analyses.registry import TRAINING
 from rnc.analyses.retrain import other_table, with_share
 from rnc.data import DataError, table_from_arrays
 from rnc.data.source import DataSource
 from rnc.run.folder import DoesNotApply, RunFolder
 from training_cases import fit
+
+analyse = partial(registry.analyse, analyses=TRAINING)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +42,9 @@ def trainings(monkeypatch):
     """The configs and numbers of rows that were trained with, as they come."""
     seen, train = [], retrain.train
 
-    def noted(model, table, config, folder=None):
+    def noted(model, table, config, folder=None, *, encoder_weights=None):
         seen.append((config, len(table.rows("train"))))
-        return train(model, table, config, folder)
+        return train(model, table, config, folder, encoder_weights=encoder_weights)
 
     monkeypatch.setattr(retrain, "train", noted)
     return seen

@@ -10,7 +10,7 @@ import torch
 from rnc.data import Table
 from rnc.files import read_tensors
 from rnc.model import read_config
-from rnc.run.fit import fit_run
+from rnc.run.fit import fit, fit_run
 from rnc.training.loop import Record
 from training_cases import columns, images, quick, same
 
@@ -147,3 +147,26 @@ def test_the_epochs_of_a_given_encoder_are_part_of_the_history(tmp_path: Path) -
     assert history(tmp_path / "alone") == history(tmp_path / "given")
     again = (read_tensors(tmp_path / name / "model.safetensors")[0] for name in ("alone", "given"))
     assert same(*again)
+
+
+def test_a_resumed_run_needs_its_source_no_more(first: Path, tmp_path: Path) -> None:
+    options = {"scheme": "finetune", "head_epochs": 4}
+    run(columns(), tmp_path / "once", first, **options)
+    runs = fit_run(columns(), quick(**options), tmp_path / "parts", encoder_from=first)
+    next(runs)
+    runs.close()  # type: ignore[attr-defined]
+    shutil.rmtree(first)
+    run(columns(), tmp_path / "parts", resume=True, **options)
+    assert same(encoder(tmp_path / "once"), encoder(tmp_path / "parts"))
+
+
+def test_fit_runs_to_the_end_and_gives_the_run(tmp_path: Path) -> None:
+    shown: list[Record] = []
+    finished = fit(columns(), quick(), str(tmp_path / "run"), name="mine", show=shown.append)
+    assert finished.is_finished
+    assert finished.config["name"] == "mine"
+    assert finished.records == shown
+    assert [record.stage for record in shown][-1] == "head"
+    assert finished.scores["test"]["mae"] == pytest.approx(finished.errors.mean())
+    with pytest.raises(FileExistsError, match=r"holds a run\. Add --resume"):
+        fit(columns(), quick(), tmp_path / "run")

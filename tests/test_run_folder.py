@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from evaluation_cases import FAST, data_of, fitted, houses, table_of, untrained
-from rnc.analyses.command import evaluate_other
 from rnc.data import DataError
 from rnc.files import read_tensors, write_tensors
 from rnc.run.fit import fit_run
 from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
+from rnc.run.predict import evaluate_other
 
 
 @pytest.fixture(scope="module")

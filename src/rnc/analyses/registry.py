@@ -5,7 +5,8 @@
 docs/analyses.md says what each answers. Nothing else of the folder changes.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rnc.analyses.analysis import Analysis, AnalysisOptions
@@ -15,7 +16,7 @@ from rnc.analyses.order import order
 from rnc.analyses.retrain import reduced, transfer
 from rnc.analyses.standard import STANDARD
 from rnc.analyses.sweep import corruption
-from rnc.run.folder import RunFolder
+from rnc.run.folder import DoesNotApply, RunFolder
 
 ANALYSES: dict[str, Analysis] = {
     "map": map_analysis,
@@ -24,28 +25,70 @@ ANALYSES: dict[str, Analysis] = {
     "readable": readable_columns,
     "unseen": unseen,
     "corruption": corruption,
-    "reduced": reduced,
-    "transfer": transfer,
 }
-TRAINING = ("reduced", "transfer")
-"""Analyses that train models, and take as long."""
+"""Those that train nothing."""
+TRAINING: dict[str, Analysis] = {"reduced": reduced, "transfer": transfer}
+"""Those that train models, and take as long."""
 ALL = "all"
 
 
-def analyse(run: RunFolder | Path | str, name: str, options: AnalysisOptions | None = None) -> Path:
+def analyse(
+    run: RunFolder | Path | str,
+    name: str,
+    options: AnalysisOptions | None = None,
+    analyses: Mapping[str, Analysis] = ANALYSES,
+) -> Path:
     """Do one analysis of a finished run and write it; the JSON file it is in.
 
     Args:
         run: a run folder, or its path.
-        name: a key of ANALYSES.
+        name: a key of `analyses`.
         options: what the analysis may be told.
+        analyses: those that there are.
     """
-    choose([name])
+    choose([name], analyses)
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
-    return run.write_analysis(name, ANALYSES[name](run, options or AnalysisOptions()))
+    return run.write_analysis(name, analyses[name](run, options or AnalysisOptions()))
 
 
-def choose(names: Sequence[str]) -> list[str]:
+def run_analyses(
+    folder: Path,
+    names: Sequence[str],
+    options: AnalysisOptions,
+    say: Callable[[str], None],
+    analyses: Mapping[str, Analysis] = ANALYSES,
+) -> list[Path]:
+    """Do analyses by name; the files they are in.
+
+    What "all" adds and does not apply to the run is left out, and the reason said.
+
+    Args:
+        folder: a run folder.
+        names: keys of `analyses`, or "all".
+        options: for all of them; `show` is told the name of the analysis, too.
+        say: takes a line of text when an analysis is done, left out or stopped.
+        analyses: those that there are.
+    """
+    run, paths = RunFolder(folder), []
+    for name in choose(names, analyses):
+
+        def show(done: int, total: int, what: str, name: str = name) -> None:
+            options.show(done, total, f"{name}: {what}")
+
+        try:
+            paths.append(analyse(run, name, dataclasses.replace(options, show=show), analyses))
+            say(f"{name}: {paths[-1]}")
+        except DoesNotApply as error:
+            if ALL not in names or name in names:
+                raise
+            say(f"{name} left out: {error}")
+        except KeyboardInterrupt:
+            say(f"\nStopped in {name}. Finished parts are not done again.")
+            raise
+    return paths
+
+
+def choose(names: Sequence[str], analyses: Mapping[str, Analysis] = ANALYSES) -> list[str]:
     """The analyses that names stand for, each once: "all" are those that train nothing.
 
     >>> choose(["order", "map", "order"])
@@ -53,8 +96,7 @@ def choose(names: Sequence[str]) -> list[str]:
     """
     chosen: list[str] = []
     for name in names:
-        if name not in (*ANALYSES, ALL):
-            raise ValueError(f"Unknown analysis {name!r}; known are {', '.join(ANALYSES)}, {ALL}.")
-        quick = [one for one in ANALYSES if one not in TRAINING]
-        chosen += quick if name == ALL else [name]
+        if name not in (*analyses, ALL):
+            raise ValueError(f"Unknown analysis {name!r}; known are {', '.join(analyses)}, {ALL}.")
+        chosen += [one for one in analyses if one in ANALYSES] if name == ALL else [name]
     return list(dict.fromkeys(chosen))

@@ -1,5 +1,6 @@
 """Commands that use finished runs: predict, evaluate, report, export."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 from rich.console import Console
 
 from rnc.cli.flags import Folder, Images
-from rnc.cli.terminal import console, friendly, print_scores
+from rnc.cli.terminal import console, friendly, print_scores, steps_bar
 
 
 def predict(
@@ -22,32 +23,16 @@ def predict(
     skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False,
 ) -> None:
     """Predict with a finished run: files, a folder, a table or an array."""
-    import pandas as pd  # type: ignore[import-untyped]
-
-    from rnc.data import read_inputs
-    from rnc.data.source import stored_side
     from rnc.files import write_text
-    from rnc.model import Regressor
     from rnc.run.folder import PREDICTIONS_FILE
+    from rnc.run.predict import predict_run
 
     with friendly():
-        model = Regressor.load(run)
-        side = stored_side(model.config.augment.get("size", 224))
-        inputs = read_inputs(
-            source,
-            model.config.preprocessing,
-            model.config.kind,
-            images=images,
-            image_size=side,
-            skip_bad=skip_bad,
-            progress=True,
-        )
-        predictions = pd.DataFrame(model.predict(inputs.x), columns=list(model.config.target_names))
-        predictions.insert(0, "name", inputs.names)
+        predictions, skipped = predict_run(run, source, images=images, skip_bad=skip_bad)
         output = output or Path(PREDICTIONS_FILE)
         write_text(output, predictions.to_csv(index=False))
-        for skipped in inputs.skipped:
-            console.print(f"skipped {skipped.name}: {skipped.reason}", markup=False)
+        for row in skipped:
+            console.print(f"skipped {row.name}: {row.reason}", markup=False)
         Console().print(f"{len(predictions)} predictions in {output}", markup=False)
 
 
@@ -101,12 +86,19 @@ def evaluate(
     """
     from rnc.analyses.analysis import SHARES, AnalysisOptions
     from rnc.analyses.breakdown import parse_range
-    from rnc.analyses.command import evaluate_other, run_analyses
+    from rnc.analyses.registry import ANALYSES, TRAINING, run_analyses
+    from rnc.run.predict import evaluate_other
 
     with friendly():
         if not analyses:
             print_scores(run if data is None else evaluate_other(run, data, images, out))
             return
+        if data is not None and "transfer" not in analyses:
+            raise ValueError(
+                "--data with --with is the table to transfer to; got "
+                f"{', '.join(f'--with {name}' for name in analyses)}. Add --with transfer, or "
+                "leave out one of the two."
+            )
         options = AnalysisOptions(
             map_method=map_method,
             corruption_samples=corruption_samples,
@@ -117,7 +109,14 @@ def evaluate(
             images=images,
             target=tuple(target or []),
         )
-        run_analyses(run, analyses, options, console)
+        with steps_bar() as show:
+            run_analyses(
+                run,
+                analyses,
+                dataclasses.replace(options, show=show),
+                lambda line: console.print(line, markup=False),
+                ANALYSES | TRAINING,
+            )
 
 
 def report(

@@ -1,20 +1,17 @@
 """The command that searches for a better config."""
 
-import contextlib
 import json
 import shlex
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import pair, take, typed, value_of, with_flags
-from rnc.cli.terminal import console, friendly
+from rnc.cli.terminal import console, friendly, steps_bar
 from rnc.config import FitConfig
 
 if TYPE_CHECKING:
@@ -82,7 +79,7 @@ def search(
             check_space(space, config)  # before data are read, which may take long
         table, _ = read_source(flags, config)
         describe(table)
-        with _progress(trials) as (show, finished):
+        with steps_bar() as show:
             for trial in run_search(
                 table,
                 config,
@@ -95,7 +92,7 @@ def search(
                 heartbeat=heartbeat,
                 show=show,
             ):
-                finished(trial)
+                _print_trial(trial)
         _print_study(out, flags)
 
 
@@ -128,31 +125,10 @@ def _choice(text: str) -> tuple[str, "Range | Choice"]:
         raise ValueError(f"--choice {name} must be {error}.") from None
 
 
-@contextlib.contextmanager
-def _progress(
-    trials: int,
-) -> Iterator[tuple[Callable[[int, int, str], None], Callable[["Trial"], None]]]:
-    """A bar for the trial that runs, and a line for each that ended."""
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-
-    def show(done: int, total: int, what: str) -> None:
-        progress.update(task, completed=done, total=total, description=what)
-
-    def finished(trial: "Trial") -> None:
-        error = "" if trial.validation_error is None else f" {trial.validation_error:.4g}"
-        params = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-        console.print(f"trial {trial.number} {trial.state}{error}: {params}", markup=False)
-
-    with progress:
-        task = progress.add_task("starting", total=trials)
-        yield show, finished
+def _print_trial(trial: "Trial") -> None:
+    error = "" if trial.validation_error is None else f" {trial.validation_error:.4g}"
+    params = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
+    console.print(f"trial {trial.number} {trial.state}{error}: {params}", markup=False)
 
 
 def _short(value: Any) -> str:

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
+    from rnc.analyses.analysis import ShowProgress
     from rnc.training.loop import Record
 
 console = Console(stderr=True)
@@ -58,6 +65,27 @@ def bar() -> Iterator[Callable[["Record"], None]]:
         progress.update(tasks[record.stage], completed=record.epoch, numbers=numbers)
 
     with progress:
+        yield show
+
+
+@contextlib.contextmanager
+def steps_bar() -> Iterator["ShowProgress"]:
+    """A progress bar for steps of any kind, which goes when all is done."""
+    progress = Progress(
+        TextColumn("{task.description:<32}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+    def show(done: int, total: int, what: str) -> None:
+        progress.update(task, completed=done, total=total, description=what)
+
+    with progress:
+        task = progress.add_task("", total=None)
         yield show
 
 

@@ -1,14 +1,8 @@
 """A run from labelled data to a finished folder: train, evaluate, save.
 
-config.json       model, FitConfig, command and environment: written first
-checkpoint/       what a killed run continues from
-train_targets.safetensors   what the model learns from, for scores on other data
-history.csv       one line per epoch
-model.safetensors the weights: written when training is done
-scores.json, predictions.csv, features.safetensors, thumbnails.safetensors   the test split,
-                  looked at once
-analyses/         the standard analyses, and what `rnc evaluate RUN --with ...` adds
-report.html
+`fit_run` yields a record per epoch, for whoever shows them; `fit` runs it to its end. What the
+folder holds, and when each file is written, is in `rnc.run.folder`. The test split is looked at
+once, after training.
 """
 
 import platform
@@ -33,8 +27,53 @@ from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_h
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.checkpoint import ENCODER_FILE
-from rnc.training.loop import Record
+from rnc.training.loop import Record, ShowRecord
 from rnc.training.recipes import build_regressor, check_training, train
+
+
+def fit(
+    table: Table,
+    config: FitConfig,
+    out: Path | str,
+    *,
+    data: DataSource | None = None,
+    name: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    encoder: torch.nn.Module | None = None,
+    encoder_from: Path | None = None,
+    objective: PairLoss | None = None,
+    show: ShowRecord = lambda record: None,
+) -> RunFolder:
+    """Train on a table and return the finished run; the arguments are those of `fit_run`.
+
+    Args:
+        table: labelled, split data.
+        config: how to train.
+        out: the run folder; must be new or empty unless it is resumed or overwritten.
+        data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
+        name: of the run in reports; by default the folder's.
+        resume: continue the run in `out`, which must have the same config.
+        overwrite: delete the run in `out` first.
+        encoder: a module of the caller's own.
+        encoder_from: a run whose encoder is taken as it is instead of training one.
+        objective: of the caller's own, instead of config.objective.
+        show: takes the record of every epoch.
+    """
+    for record in fit_run(
+        table,
+        config,
+        Path(out),
+        data=data,
+        name=name,
+        resume=resume,
+        overwrite=overwrite,
+        encoder=encoder,
+        encoder_from=encoder_from,
+        objective=objective,
+    ):
+        show(record)
+    return RunFolder(Path(out), table, encoder)
 
 
 def fit_run(
@@ -74,18 +113,14 @@ def fit_run(
     """
     if objective is not None:
         config = replace(config, objective="own")
-    first, run = is_first_process(), RunFolder(out)
+    run, is_first = RunFolder(out), is_first_process()
     model = build_regressor(table, config, encoder)
     if resume:
-        encoder_from = _same_source(out, encoder_from)
-    if encoder_from is not None:
+        encoder_from = _same_source(run, encoder_from)
+    if encoder_from is not None and not (resume and (out / ENCODER_FILE).exists()):
         encoder_weights = read_encoder(encoder_from, model, config)
     check_training(model, table, config, objective, encoder_weights)
-    if first:
-        prepare_folder(out, config, resume=resume, overwrite=overwrite)
-        for folder in (out, (out / ENCODER_FILE).parent):
-            sweep(folder)
-    extra = {
+    entries = {
         "fit": config.to_json(),
         "data": {} if data is None else data.to_json(),
         "command": command,
@@ -93,25 +128,26 @@ def fit_run(
         **({} if name is None else {"name": name}),
         **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
     }
-    if first and not resume:
-        model.save_config(out, extra)
-        if table.skipped:
+    if is_first:
+        prepare_folder(out, config, resume=resume, overwrite=overwrite)
+        for folder in (out, (out / ENCODER_FILE).parent):
+            sweep(folder)
+        if not resume:
+            model.save_config(out, entries)
             run.write_skipped(table.skipped)
-    if first:
         run.write_train_targets(table.y[table.rows("train")])
     records = list(encoder_records)
     for record in train(model, table, config, out, own=objective, encoder_weights=encoder_weights):
         records.append(record)
-        if first:
+        if is_first:
             run.write_history(records)
         yield record
-    if not first:
-        return
-    model.save(out, extra)
-    evaluation = evaluate_run(model, table, config)
-    evaluation.scores.update(_validation(records, config))
-    write_evaluation(evaluation, out)
-    write_standard_analyses(RunFolder(out))
+    if is_first:
+        model.save(out, entries)
+        evaluation = evaluate_run(model, table, config)
+        evaluation.scores.update(_validation(records, config))
+        write_evaluation(evaluation, out)
+        write_standard_analyses(RunFolder(out))
 
 
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
@@ -146,13 +182,13 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
     return without_head(weights)
 
 
-def _same_source(out: Path, encoder_from: Path | None) -> Path | None:
-    """The run whose encoder a run took that is resumed; raises if another one is given now."""
-    before = read_config(out).get("encoder_from")
+def _same_source(run: RunFolder, encoder_from: Path | None) -> Path | None:
+    """The run that a resumed run took its encoder from; raises if another one is given now."""
+    before = run.config.get("encoder_from")
     if encoder_from is not None and before != str(encoder_from):
         raise ValueError(
-            f"{out} was started with {'its own encoder' if before is None else before} and not "
-            f"with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
+            f"{run.path} was started with {'its own encoder' if before is None else before} and "
+            f"not with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
             "--out."
         )
     return None if before is None else Path(before)
@@ -178,7 +214,7 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
     """Raise unless the folder may take this run; nothing but an old run is ever deleted."""
     if resume:
         # A field that the run's version did not have yet was as it is by default.
-        before = FitConfig.from_json(read_config(out).get("fit", {})).to_json()
+        before = RunFolder(out).fit.to_json()
         changed = {
             name: (before[name], value)
             for name, value in config.to_json().items()

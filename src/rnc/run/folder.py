@@ -266,7 +266,9 @@ class RunFolder:
         _write_csv(self.path / HISTORY_FILE, RECORD_FIELDS, [asdict(one) for one in records])
 
     def write_skipped(self, skipped: Sequence[Skipped]) -> None:
-        """Write skipped.csv."""
+        """Write skipped.csv, if a row was left out."""
+        if not skipped:
+            return
         rows = [{"name": row.name, "reason": row.reason} for row in skipped]
         _write_csv(self.path / SKIPPED_FILE, ["name", "reason"], rows)
 

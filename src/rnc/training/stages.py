@@ -108,12 +108,13 @@ class SchemeRunner:
         """Run the stage that a head comes after, or take the weights that were given for it."""
         if self.encoder_weights is None:
             yield from self._finished(name, run)
-        else:
-            self.model.load_state_dict(self.start | without_head(self.encoder_weights))
+            return
+        self.model.load_state_dict(self.start | without_head(self.encoder_weights))
+        self._keep(name, [])  # a run that is resumed does not depend on where they came from
 
     def _finished(self, name: str, run: StageFunction) -> Iterator[Record]:
         """Run a stage, or take its result where an earlier call finished it."""
-        path = self._file(f"{name.replace('/', '-')}.safetensors")
+        path = self._stage_file(name)
         # One process asks for all: another one might be late and see the file of this very run.
         if path is not None and self.fabric.broadcast(path.exists()):
             weights, records = read_stage(path)
@@ -124,9 +125,17 @@ class SchemeRunner:
         for record in run(name):
             records.append(dataclasses.asdict(record))
             yield record
+        self._keep(name, records)
+
+    def _keep(self, name: str, records: list[dict[str, Any]]) -> None:
+        """Write the result of a stage."""
+        path = self._stage_file(name)
         if path is not None and self.fabric.is_global_zero:
             write_stage(path, self.model.state_dict(), records)
         self.fabric.barrier()
+
+    def _stage_file(self, name: str) -> Path | None:
+        return self._file(f"{name.replace('/', '-')}.safetensors")
 
     def _file(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / CHECKPOINT_FOLDER / name
