@@ -147,8 +147,8 @@ def test_golden_numbers_of_the_authors_code(
     loss = RnCLoss(case["temperature"], "l1", "l2", chunk_size=chunk_size)(features, targets)
     assert loss.item() == pytest.approx(case["loss"], rel=rtol)
     (grad,) = torch.autograd.grad(loss, features)
-    wanted = torch.tensor(case["grad_features"], dtype=dtype)
-    torch.testing.assert_close(grad, wanted, rtol=rtol, atol=rtol * float(wanted.abs().max()))
+    expected = torch.tensor(case["grad_features"], dtype=dtype)
+    torch.testing.assert_close(grad, expected, rtol=rtol, atol=rtol * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("case", golden_cases("rnc_variants"))

@@ -29,8 +29,8 @@ def test_label_distances_equal_their_definition(name: str, t: int) -> None:
     if name == "angular" and t != 2:
         pytest.skip("angles are pairs of pitch and yaw")
     a, b = torch.randn(5, t).double() * 30, torch.randn(7, t).double() * 30
-    wanted = [[DISTANCES[name](x, y) for y in b.tolist()] for x in a.tolist()]
-    torch.testing.assert_close(FUNCTIONS[name](a, b).tolist(), wanted, rtol=1e-12, atol=1e-12)
+    expected = [[DISTANCES[name](x, y) for y in b.tolist()] for x in a.tolist()]
+    torch.testing.assert_close(FUNCTIONS[name](a, b).tolist(), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -45,9 +45,9 @@ def test_angles_equal_the_golden_numbers() -> None:
     (case,) = golden_cases("angular_error")
     predicted = torch.tensor(case["pred_pitch_yaw_rad"], dtype=torch.float64).rad2deg()
     true = torch.tensor(case["true_pitch_yaw_rad"], dtype=torch.float64).rad2deg()
-    wanted = torch.tensor(case["error_deg_stable"], dtype=torch.float64)
+    expected = torch.tensor(case["error_deg_stable"], dtype=torch.float64)
     torch.testing.assert_close(
-        angular_distance(predicted, true).diag(), wanted, rtol=1e-9, atol=1e-9
+        angular_distance(predicted, true).diag(), expected, rtol=1e-9, atol=1e-9
     )
     directions = torch.tensor(case["unit_pred"], dtype=torch.float64)
     torch.testing.assert_close(gaze_direction(predicted), directions, rtol=1e-9, atol=1e-9)

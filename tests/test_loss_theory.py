@@ -16,8 +16,8 @@ def test_golden_bound_and_epsilon(case: dict[str, Any]) -> None:
     assert lower_bound(targets, views=2).item() == pytest.approx(case["Lstar"], rel=1e-9)
     twice = torch.tensor(case["labels_2n"], dtype=torch.float64)
     assert lower_bound(twice).item() == pytest.approx(case["Lstar"], rel=1e-9)
-    for delta, wanted in case["epsilon"].items():
-        assert epsilon(targets, float(delta), views=2).item() == pytest.approx(wanted, rel=1e-9)
+    for delta, expected in case["epsilon"].items():
+        assert epsilon(targets, float(delta), views=2).item() == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("case", golden_cases("theory"))
@@ -29,11 +29,11 @@ def test_golden_ideal_embedding(case: dict[str, Any]) -> None:
         assert loss.item() == pytest.approx(golden["loss"], rel=1e-9)
         excess = gap(features, targets, temperature=case["temperature"])
         assert excess.item() == pytest.approx(golden["excess"], abs=1e-9)
-        for delta, wanted in golden["delta_ordered"].items():
+        for delta, expected in golden["delta_ordered"].items():
             ordered = is_delta_ordered(
                 features, targets, float(delta), temperature=case["temperature"]
             )
-            assert ordered is wanted
+            assert ordered is expected
 
 
 def slow_is_ordered(similarities: torch.Tensor, distances: torch.Tensor, delta: float) -> bool:
@@ -66,8 +66,8 @@ def test_order_is_found_as_by_definition(
     features = features + noise * torch.randn_like(features)
     distances = (targets - targets.T).abs()
     similarities = -(features[:, None] - features).norm(dim=2) / 2.0
-    wanted = slow_is_ordered(similarities, distances, delta)
-    assert is_delta_ordered(features, targets, delta) is wanted
+    expected = slow_is_ordered(similarities, distances, delta)
+    assert is_delta_ordered(features, targets, delta) is expected
 
 
 @settings(max_examples=100, deadline=None)
@@ -95,9 +95,9 @@ def test_a_loss_within_epsilon_of_the_bound_means_order() -> None:
 def test_the_ideal_embedding_has_square_root_distances() -> None:
     targets = torch.randint(-5, 5, (9, 3)).double()
     features = ideal_embedding(targets, scale=3.0)
-    wanted = 3.0 * (targets[:, None] - targets).abs().sum(2).sqrt()
+    expected = 3.0 * (targets[:, None] - targets).abs().sum(2).sqrt()
     measured = (features[:, None] - features).norm(dim=2)
-    torch.testing.assert_close(measured, wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(measured, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_equal_labels_embed_in_one_point() -> None:

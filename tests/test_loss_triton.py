@@ -32,15 +32,15 @@ def check_equal(features: Tensor, targets: Tensor, **options: Any) -> None:
     """Loss and gradient, with an upstream gradient of its own for every loss."""
     exact = features.detach().double().requires_grad_()
     features = features.detach().to(DEVICE).requires_grad_()
-    wanted = rnc_loss(exact, targets, **options)
+    expected = rnc_loss(exact, targets, **options)
     loss = rnc_loss(features, targets.to(DEVICE), backend="triton", **options)
     assert loss.dtype == torch.float32
     scale = 1 + float(exact.detach().abs().max())  # what a logit of this size rounds to
     torch.testing.assert_close(
-        loss.cpu().double(), wanted.detach(), rtol=1e-5, atol=1e-14 * scale * features.shape[-1]
+        loss.cpu().double(), expected.detach(), rtol=1e-5, atol=1e-14 * scale * features.shape[-1]
     )
-    upstream = torch.rand_like(wanted) + 0.5
-    wanted.backward(upstream)
+    upstream = torch.rand_like(expected) + 0.5
+    expected.backward(upstream)
     loss.backward(upstream.to(loss))
     assert exact.grad is not None
     assert features.grad is not None

@@ -130,8 +130,10 @@ def _fused_pass(
     sample_totals = buffers.totals
     for start in range(0, n, block):
         part = slice(start, start + block)
-        some = x[part]
-        pairs = l1_similarities(some, z) if options.similarity == "l1" else torch.mm(some, z.T)
+        x_block = x[part]
+        pairs = (
+            l1_similarities(x_block, z) if options.similarity == "l1" else torch.mm(x_block, z.T)
+        )
         block_losses(
             pairs,
             anchors.halves,
@@ -147,7 +149,7 @@ def _fused_pass(
             with_gradient=with_gradient,
         )
         if with_gradient:
-            _add_gradients(pairs, some, z, grad_x[part], grad_z, options.similarity, start > 0)
+            _add_gradients(pairs, x_block, z, grad_x[part], grad_z, options.similarity, start > 0)
         if with_gradient and l2:
             block_totals = pairs.sum(dim=0)
             sample_totals = sample_totals + block_totals if start else block_totals
