@@ -92,6 +92,12 @@ def test_fractions_and_seed_beside_a_given_split_are_refused(tmp_path, options):
     assert made.split.tolist() != split
 
 
+@pytest.mark.parametrize("fractions", [(0.9, 0.1, 0), (0.8, 0.0, 0.2)])
+def test_a_file_is_not_read_without_rows_that_a_run_needs(tmp_path, fractions):
+    with pytest.raises(DataError, match=r"above 0 .* got \(0\.\d, .*table_from_arrays takes"):
+        read_table(csv_of(tmp_path), target="age", fractions=fractions)
+
+
 def test_the_seed_of_a_split_is_a_whole_number(tmp_path):
     with pytest.raises(DataError, match=r"seed of a split must be a whole number; got 0\.5"):
         read_table(csv_of(tmp_path), target="age", split_seed=0.5)

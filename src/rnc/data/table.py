@@ -132,6 +132,11 @@ def read_table(
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
             learned from the rows, and all are "test" unless `split_column` is given.
     """
+    if fractions is not None and 0 in fractions:
+        raise DataError(
+            f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
+            f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
+        )
     path = existing(Path(source))
     place, fitted = str(path), preprocessing is not None
     frame, x, default = _open(path, text_columns(preprocessing or {}))
