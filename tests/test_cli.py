@@ -8,18 +8,24 @@ import sys
 import time
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from PIL import Image
 from rich.progress import Progress
 from typer.testing import CliRunner
 
 from rnc.cli import app
+from rnc.cli.data import DataFlags
+from rnc.cli.flags import take, typed, with_flags
 from rnc.cli.terminal import bar
 from rnc.config import FitConfig
+from rnc.data import read_table
 from rnc.model import Regressor
+from rnc.run.folder import RunFolder
 from rnc.training.loop import Record
 
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -84,6 +90,66 @@ def test_a_table_becomes_a_run_that_predicts_and_evaluates(houses: Path, tmp_pat
     code, text = run("report", out, out, "--out", tmp_path / "both.html")
     assert code == 0, text
     assert (tmp_path / "both.html").stat().st_size > 3e4
+
+
+def test_the_split_is_chosen_by_flags_and_read_again(houses: Path, tmp_path: Path) -> None:
+    out, words = tmp_path / "run", ("--fractions", "0.5", "0.25", "0.25", "--split-seed", "3")
+    code, text = run("fit", houses, "--target", "price", *words, *FAST, "--out", out)
+    assert code == 0, text
+    assert "60 train, 30 val, 30 test" in text
+    data = json.loads((out / "config.json").read_text())["data"]
+    assert (data["fractions"], data["split_seed"]) == ([0.5, 0.25, 0.25], 3)
+    table, split = RunFolder(out).table, {"fractions": (0.5, 0.25, 0.25)}
+    same = read_table(houses, target="price", split_seed=3, **split)
+    other = read_table(houses, target="price", split_seed=0, **split)
+    assert (table.split == same.split).all()
+    assert (table.split != other.split).any()
+    pd.read_csv(houses).assign(split="test").to_csv(tmp_path / "other.csv", index=False)
+    code, text = run("evaluate", out, "--data", tmp_path / "other.csv")
+    assert code == 0, text
+
+
+def test_a_head_has_bins_for_each_target_and_options(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, gaze = rng.normal(size=(120, 4)), rng.uniform((-40, -45), (10, 45), (120, 2))
+    np.savez(tmp_path / "gaze.npz", x=x, y=gaze, target_names=np.array(["pitch", "yaw"]))
+    low, high = ("--low", "-40", "--low", "-45"), ("--high", "10", "--high", "45")
+    words = (*low, *high, "--step", "0.5", "--step", "1", "--head-option", "decode=class")
+    words += ("--head-solver", "sgd", "--head-epochs", "1")
+    command = ("fit", tmp_path / "gaze.npz", "--head", "or", *words, *FAST, "--out")
+    code, text = run(*command, tmp_path / "run", "--augment-option", "noise=0.1")
+    assert code == 0, text
+    model = Regressor.load(tmp_path / "run")
+    assert (model.head.config.bins, model.head.config.scale) == ((101, 91), (0.5, 1.0))
+    assert model.head.config.options == {"decode": "class"}
+    assert model.config.augment == {"noise": 0.1, "mask": 0.0}
+    code, text = run(*command, tmp_path / "run", "--augment-option", "noise=0.1", "--resume")
+    assert code == 0, text
+    code, text = run(*command, tmp_path / "other", "--head-option", "beta=1")
+    assert (code, "beta=1.0 is no option of head 'or'" in text) == (2, True)
+    code, text = run(*command, tmp_path / "other", "--head-option", "beta")
+    assert (code, "--head-option needs KEY=VALUE; got 'beta'." in text) == (2, True)
+
+
+def test_typed_words_make_the_same_config_again() -> None:
+    config = FitConfig(
+        head="corn",
+        head_options={"decode": "class"},
+        low=(0.0, 1.5),
+        high=9.0,
+        augment_options={"mean": (0.4, 0.5, 0.6), "std": (0.2,)},
+    )
+    flags = DataFlags("x.npz", target=["a", "b"], fractions=(0.6, 0.2, 0.2), split_seed=4)
+    caught = []
+
+    def command(**options: Any) -> None:
+        caught.append((take(options, DataFlags), take(options, FitConfig)))
+
+    again = typer.Typer()
+    again.command()(with_flags(command, DataFlags, FitConfig))
+    result = CliRunner().invoke(again, [*typed(flags), *typed(config)])
+    assert result.exit_code == 0, result.output
+    assert caught == [(flags, config)]
 
 
 def test_images_of_any_size_become_a_run(tmp_path: Path) -> None:

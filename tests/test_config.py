@@ -7,6 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from rnc.augment import ImageAugment, SignalAugment, TableAugment
 from rnc.config import FitConfig
 from rnc.loss import circular
 
@@ -66,7 +67,7 @@ OTHER: dict[str, Any] = {
     "flip": False,
     "color": False,
     "grayscale": False,
-    "augment_options": {"crop_ratio": [0.5, 2.0], "std": [0.2]},
+    "augment_options": {"crop_ratio": [0.5, 2.0], "std": 0.2},
     "seed": 7,
     "device": "cpu",
     "precision": "bf16",
@@ -194,6 +195,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {"crop": False, "crop_scale": 0.5},
         r"crop_scale=0\.5 bounds .*crop=False there are none\. Leave out crop_scale, or crop=False",
     ),
+    ({"head": "l3"}, r"head must be one of l1, mse, huber, .*; got 'l3'\."),
+    ({"head_options": {"beta": 2.0}}, r"beta=2\.0 is no option of head 'l1', which has shift, sca"),
+    ({"head": "huber", "head_options": {"beta": "x"}}, r"beta must be > 0; got 'x'\."),
+    (
+        {"augment_options": {"nose": 1.0}},
+        r"of one kind of data; got nose\. image: .* mask, noise\.",
+    ),
+    ({"augment_options": {"noise": 1, "crop": 1}}, r"of one kind of data; got crop, noise\."),
+    ({"augment_options": {"noise": -1.0}}, r"noise must be a number >= 0; got -1\.0\."),
+    ({"augment_options": {"size": 64}}, r"of kind image are .*; got size\. .*own field of FitConf"),
     ({"original": True}, r"original=True changes nothing here: .*got head='l1'\. Leave it out"),
 ]
 
@@ -207,6 +218,37 @@ def test_methods_that_do_not_go_together_are_refused(fields: dict[str, Any], mes
 def test_the_distance_of_a_circle_knows_its_period() -> None:
     hours = config_of({"label_distance": "circular", "period": 24.0})
     assert (hours.distance, config_of({}).distance) == (circular(period=24.0), "l1")
+
+
+def test_one_number_and_one_per_target_are_both_bins() -> None:
+    config = FitConfig(head="or", low=[-40, -45], high=(10.0,), step=0.5)
+    assert (config.low, config.high, config.step) == ((-40, -45), 10.0, 0.5)
+    assert FitConfig(head="or", low=[]).low is None
+
+
+def test_no_options_are_the_same_as_empty_ones() -> None:
+    assert FitConfig(head_options={}, augment_options={}) == FitConfig()
+
+
+def test_the_rest_of_the_augmentation_is_reachable() -> None:
+    image = FitConfig(augment_options={"mean": [0.5, 0.4, 0.3], "std": 0.2, "jitter_p": 0.5})
+    augment = image.augmentation("image", 64)
+    assert augment == ImageAugment(64, mean=(0.5, 0.4, 0.3), std=(0.2,), jitter_p=0.5)
+    signal = FitConfig(augment_options={"crop": 0.5})
+    assert signal.augmentation("signal") == SignalAugment(0.5)
+    table = FitConfig(augment_options={"noise": 0.2, "mask": 0.1})
+    assert table.augmentation("table") == TableAugment(0.2, 0.1)
+    with pytest.raises(ValueError, match=r"of kind image are .*; got noise, mask\. Leave that out"):
+        table.augmentation("image")
+
+
+def test_the_fields_of_the_config_are_those_of_the_augmentation() -> None:
+    plain = FitConfig(image_size=32, flip=False, color=False, grayscale=False, crop=False)
+    assert plain.augmentation("image", 64) == ImageAugment(
+        32, crop_scale=None, flip=False, jitter=None, grayscale_p=0.0
+    )
+    assert plain.augmentation("signal") == SignalAugment(1.0)
+    assert FitConfig(crop_scale=0.5).augmentation("image", 64) == ImageAugment(64, (0.5, 1.0))
 
 
 def test_an_objective_without_a_part_in_the_scheme_is_no_error() -> None:

@@ -1,30 +1,80 @@
 """Rank-N-Contrast: deep regression with representations that keep the order of the labels.
 
-The loss costs torch alone; the other names are imported when they are first used.
+The names below are the public ones; docs/api.md says what each does and which are stable. The loss
+costs torch alone; the other names are imported when they are first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rnc.loss import RnCLoss, rnc_loss
+from rnc.loss import RnCLoss, rnc_loss, theory
+from rnc.loss.pairwise import circular
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
+    from rnc.analyses.registry import analyse
     from rnc.config import FitConfig
+    from rnc.data.source import DataSource
+    from rnc.data.table import Table, read_table, table_from_arrays
     from rnc.estimator import RnCRegressor
-    from rnc.model import Regressor
+    from rnc.model import Regressor, load
+    from rnc.report import write_report
+    from rnc.run.evaluate import evaluate
+    from rnc.run.export import export_onnx as export
+    from rnc.run.fit import fit
+    from rnc.run.folder import RunFolder
+    from rnc.training.loop import Record
 
 __version__ = "0.1.0"
 
-__all__ = ["FitConfig", "Regressor", "RnCLoss", "RnCRegressor", "__version__", "rnc_loss"]
+__all__ = [
+    "DataSource",
+    "FitConfig",
+    "Record",
+    "Regressor",
+    "RnCLoss",
+    "RnCRegressor",
+    "RunFolder",
+    "Table",
+    "__version__",
+    "analyse",
+    "circular",
+    "evaluate",
+    "export",
+    "fit",
+    "load",
+    "read_table",
+    "rnc_loss",
+    "table_from_arrays",
+    "theory",
+    "write_report",
+]
 
 _LATER = {
-    "FitConfig": "rnc.config",
-    "Regressor": "rnc.model",
-    "RnCRegressor": "rnc.estimator",
+    "DataSource": ("rnc.data.source", "DataSource"),
+    "FitConfig": ("rnc.config", "FitConfig"),
+    "Record": ("rnc.training.loop", "Record"),
+    "Regressor": ("rnc.model", "Regressor"),
+    "RnCRegressor": ("rnc.estimator", "RnCRegressor"),
+    "RunFolder": ("rnc.run.folder", "RunFolder"),
+    "Table": ("rnc.data.table", "Table"),
+    "analyse": ("rnc.analyses.registry", "analyse"),
+    "evaluate": ("rnc.run.evaluate", "evaluate"),
+    "export": ("rnc.run.export", "export_onnx"),
+    "fit": ("rnc.run.fit", "fit"),
+    "load": ("rnc.model", "load"),
+    "read_table": ("rnc.data.table", "read_table"),
+    "table_from_arrays": ("rnc.data.table", "table_from_arrays"),
+    "write_report": ("rnc.report", "write_report"),
 }
+"""Where the other names are: module and name."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'rnc' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    module, attribute = _LATER[name]
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

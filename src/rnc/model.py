@@ -164,6 +164,11 @@ class Regressor(nn.Module):
         return model.eval()
 
 
+def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:
+    """The trained model of a run folder; the same as `Regressor.load`."""
+    return Regressor.load(folder, encoder)
+
+
 def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a Regressor but its head's, for another head on the same encoder."""
     return {name: value for name, value in weights.items() if not name.startswith("head.")}

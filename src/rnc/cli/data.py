@@ -44,6 +44,13 @@ class DataFlags:
     group_column: Annotated[
         str | None, typer.Option(help="rows that share a value stay in one split")
     ] = None
+    fractions: Annotated[
+        tuple[float, float, float] | None,
+        typer.Option(
+            metavar="TRAIN VAL TEST", help="shares of a seeded split; default: 0.7 0.1 0.2"
+        ),
+    ] = None
+    split_seed: Annotated[int, typer.Option(help="seed of a seeded split")] = 0
     subgroup_column: Annotated[
         list[str] | None, typer.Option(help="column to report scores by; may repeat")
     ] = None
@@ -106,6 +113,8 @@ def _of_file(flags: DataFlags) -> "DataSource":
         feature_columns=None if flags.feature_column is None else tuple(flags.feature_column),
         split_column=flags.split_column,
         group_column=flags.group_column,
+        fractions=flags.fractions,
+        split_seed=flags.split_seed,
         subgroup_columns=tuple(flags.subgroup_column or ()),
         drop_missing=flags.drop_missing,
         skip_bad=flags.skip_bad,

@@ -95,6 +95,8 @@ def typed(fields: Any) -> list[str]:
                     flag,
                     f"{key}={','.join(map(str, one)) if isinstance(one, tuple) else one}",
                 ]
+        elif tuple in map(get_origin, get_args(hints[field.name])):  # one flag, several words
+            words += [flag, *map(str, value)]
         else:
             for one in value if isinstance(value, list | tuple) else [value]:
                 words += [flag, str(one)]

@@ -280,9 +280,9 @@ def _per_target(value: PerTarget) -> PerTarget:
 
 
 def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Options with tuples where JSON has lists; None for none at all."""
+    """Options whose sequences are as `_per_target` makes them; None for none at all."""
     pairs = (given or {}).items()
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in pairs} or None
+    return {k: _per_target(v) if isinstance(v, list | tuple) else v for k, v in pairs} or None
 
 
 def _default(value: Any, otherwise: Any) -> Any:
