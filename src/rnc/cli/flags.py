@@ -44,30 +44,36 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
 
 def _annotation(name: str, kind: Any, note: Any) -> Any:
     """What typer makes a flag of; one for several values, or for options by name, may repeat."""
-    origins = [get_origin(member) for member in get_args(kind)]
-    if Mapping in origins:
+    if _is_mapping(kind):
         option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
         return Annotated[list[str] | None, option]
-    if Sequence in origins:
+    if Sequence in map(get_origin, get_args(kind)):
         return Annotated[list[float] | None, typer.Option(help=f"{note}; may repeat")]
     return Annotated[kind, typer.Option(help=note) if isinstance(note, str) else note]
 
 
-def _flag(name: str, kind: Any = None) -> str:
-    """The flag of a field; a mapping gets one pair at a time, so that its flag has no plural s."""
-    options = Mapping in [get_origin(member) for member in get_args(kind)]
-    return "--" + (name.removesuffix("s") if options else name).replace("_", "-")
+def _flag(name: str, kind: Any) -> str:
+    """The flag of a field; that of a mapping takes one pair at a time, so it has no plural s."""
+    return "--" + (name.removesuffix("s") if _is_mapping(kind) else name).replace("_", "-")
+
+
+def _is_mapping(kind: Any) -> bool:
+    return Mapping in map(get_origin, get_args(kind))
 
 
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
     """The dataclass that the options of a command with its flags fill."""
-    hints, values = get_type_hints(cls), {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        value, flag = options[field.name], _flag(field.name, hints[field.name])
-        if value is not None and flag != _flag(field.name):
-            value = {key: guess(word) for key, word in (pair(flag, text) for text in value)}
-        values[field.name] = value
-    return cls(**values)
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    return cls(**{name: flag_value(cls, name, options[name]) for name in names})
+
+
+def flag_value(cls: Any, name: str, value: Any) -> Any:
+    """What the flag of a field gave, as the field takes it: pairs KEY=VALUE as a mapping."""
+    kind = get_type_hints(cls)[name]
+    if value is None or not _is_mapping(kind):
+        return value
+    pairs = (pair(_flag(name, kind), text) for text in value)
+    return {key: guess(word) for key, word in pairs}
 
 
 def typed(fields: Any) -> list[str]:
