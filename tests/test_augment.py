@@ -279,7 +279,7 @@ def test_chunks_on_the_processor_change_nothing(monkeypatch):
     x, config = BATCHES["images"]
     draws = draw_views(x, config, 2, seeded(0))
     whole = views_from(x, config, draws)
-    monkeypatch.setattr(augment, "CPU_CHUNK", 4 * 2 * 3 * 16 * 16)  # four samples, then two
+    monkeypatch.setattr(augment, "CHUNK_VALUES", 4 * 2 * 3 * 16 * 16)  # four samples, then two
     torch.testing.assert_close(views_from(x, config, draws), whole)
 
 

@@ -7,8 +7,8 @@ The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugmen
 (n, c, l), `TableAugment` for tables (n, p). Defaults are the paper's where it has them.
 
 `draw_views` draws one (n, v, k) tensor of uniform numbers, and `views_from` makes views of it with
-tensor operations only, without a loop over samples or a wait for a GPU. torch.compile takes all of
-it but a torch.Generator: to compile with one, call `draw_views` and compile `views_from`.
+tensor operations only, without a loop over samples and without waiting for a GPU. torch.compile
+takes all of it except a torch.Generator: to use one, call `draw_views` and compile `views_from`.
 """
 
 import torch
@@ -44,7 +44,7 @@ __all__ = [
     "views_from",
 ]
 
-CPU_CHUNK = 2**20  # numbers at a time that stay in a processor's cache: several times the speed
+CHUNK_VALUES = 2**20  # on a CPU, a chunk that stays in the cache is several times as fast
 
 
 def train_views(
@@ -112,7 +112,7 @@ def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
             return _table_views(x.float(), config, draws)
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return _image_views(x, config, draws)
-        chunk = max(1, CPU_CHUNK // (draws.shape[1] * x.shape[1] * config.size**2))
+        chunk = max(1, CHUNK_VALUES // (draws.shape[1] * x.shape[1] * config.size**2))
         chunks = zip(torch.split(x, chunk), torch.split(draws, chunk), strict=True)
         return torch.cat([_image_views(part, config, drawn) for part, drawn in chunks])
 

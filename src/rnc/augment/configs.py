@@ -88,8 +88,8 @@ class TableAugment:
 
     Args:
         noise: standard deviation of Gaussian noise added to every feature.
-        mask: share of the features set to 0, the mean of a standardised column. 0 by default:
-            without a feature, the target may be another.
+        mask: share of the features set to 0, the mean of a standardised column. 0 by default,
+            since the target may depend on any feature.
     """
 
     noise: float = 0.05

@@ -14,10 +14,10 @@ EVAL_RESIZE = 8 / 7  # the paper's Resize(256) before CenterCrop(224)
 class Window(NamedTuple):
     """Where the pixels along one side of the views lie, in pixels of the source: (n, v) each."""
 
-    start: Tensor  # where the first begins
-    step: Tensor  # how wide each is; negative reads backwards
-    low: Tensor  # source pixels from here
-    high: Tensor  # to here may be looked at
+    start: Tensor  # where the first pixel begins
+    step: Tensor  # how wide each pixel is; negative for a view that is mirrored
+    low: Tensor  # the first source pixel that counts
+    high: Tensor  # the end of those that count
 
 
 def random_windows(
@@ -36,11 +36,11 @@ def random_windows(
     heights, widths = (area / ratio).sqrt().round(), (area * ratio).sqrt().round()
     fits = (heights >= 1) & (heights <= h) & (widths >= 1) & (widths <= w)
     first = fits.int().argmax(dim=-1, keepdim=True)
-    found = fits.gather(-1, first)
+    any_fits = fits.gather(-1, first)
 
     def window(lengths: Tensor, largest: float, limit: int, place: Tensor) -> Window:
         largest = max(1, min(limit, round(largest)))
-        length = torch.where(found, lengths.gather(-1, first), float(largest))[..., 0]
+        length = torch.where(any_fits, lengths.gather(-1, first), float(largest))[..., 0]
         start = (place * (limit - length + 1)).floor().minimum(limit - length)
         return Window(start, length / config.size, start, start + length)
 

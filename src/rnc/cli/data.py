@@ -1,4 +1,4 @@
-"""The labelled data that a command is told: a file, or one of the paper's datasets by name."""
+"""The flags that say which labelled data to read: a file, or a dataset of the paper by name."""
 
 import dataclasses
 from dataclasses import dataclass
