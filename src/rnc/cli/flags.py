@@ -47,7 +47,7 @@ def _annotation(name: str, kind: Any, note: Any) -> Any:
     if _is_mapping(kind):
         option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
         return Annotated[list[str] | None, option]
-    if Sequence in map(get_origin, get_args(kind)):
+    if Sequence in _origins(kind):
         return Annotated[list[float] | None, typer.Option(help=f"{note}; may repeat")]
     return Annotated[kind, typer.Option(help=note) if isinstance(note, str) else note]
 
@@ -58,7 +58,13 @@ def _flag(name: str, kind: Any) -> str:
 
 
 def _is_mapping(kind: Any) -> bool:
-    return Mapping in map(get_origin, get_args(kind))
+    return Mapping in _origins(kind)
+
+
+def _origins(kind: Any) -> list[Any]:
+    """The generic types of a union: [Sequence] for float | Sequence[float] | None."""
+    origins = [get_origin(member) for member in get_args(kind)]
+    return [origin for origin in origins if origin is not None]
 
 
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
@@ -101,7 +107,7 @@ def typed(fields: Any) -> list[str]:
                     flag,
                     f"{key}={','.join(map(str, one)) if isinstance(one, tuple) else one}",
                 ]
-        elif tuple in map(get_origin, get_args(hints[field.name])):  # one flag, several words
+        elif tuple in _origins(hints[field.name]):  # one flag, several words
             words += [flag, *map(str, value)]
         else:
             for one in value if isinstance(value, list | tuple) else [value]:
