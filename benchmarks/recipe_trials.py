@@ -1,0 +1,280 @@
+"""What a recipe is worth on real images: RnC and L1 with everything else equal, on one GPU.
+
+Every step sees the same number of images: RnC sees several views of fewer samples, L1 sees that
+many different samples. Both have the same number of steps, random erasing, a warm-up, a cosine
+schedule, SGD with momentum, and a moving mean of the weights. Batch-norm statistics of the mean are
+taken anew at the end. The head is solved on features that are averaged over an image and its mirror
+image; samples are weighted by density(y)^-balance.
+
+    python benchmarks/recipe_trials.py faces.csv --images faces --image-column path --target age \
+        --split-column split_balanced --train-rows 12208 --trials trials.json \
+        --out benchmarks/results/recipe_trials.csv
+
+trials.json is a list of objects, such as {"method": "rnc", "lr": 0.4, "erase": 1.0, "seed": 0}; the
+fields of `Trial` are what one may have. A trial is written as soon as it is done.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import timm
+import torch
+from torch import Tensor, nn
+
+from results_file import append_rows
+from rnc.augment import ImageAugment, draw_views, eval_view, views_from
+from rnc.data import read_table
+from rnc.heads import make_head
+from rnc.loss import RnCLoss
+from rnc.training.probe import solve_head
+
+MOMENTUM = 0.9
+WARM_UP_EPOCHS = 5
+AVERAGE_EVERY = 4
+STATISTICS_BATCHES = 24
+BALANCES = (0.0, 0.75)
+Split = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training."""
+
+    method: str
+    """rnc or l1."""
+    lr: float
+    erase: float
+    """Share of the views that lose a rectangle."""
+    seed: int = 0
+    epochs: int = 100
+    """Each as many steps as there are batches of samples in `views` views."""
+    views: int = 2
+    batch: int = 512
+    """Images in a step."""
+    weight_decay: float = 5e-4
+    temperature: float = 2.0
+    decay: float = 0.999
+    """Of the moving mean, per step."""
+    encoder: str = "resnet18"
+
+
+def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
+    """Set a rectangle of some views to 0, the mean: (m, c, h, w), draws (m, 5) in 0..1."""
+    inside = []
+    for side, length in ((0, views.shape[2]), (1, views.shape[3])):
+        size = (0.15 + 0.35 * draws[:, 1 + side]) * length
+        start = draws[:, 3 + side] * (length - size)
+        places = torch.arange(length, device=views.device)[None] + 0.5
+        inside.append((places >= start[:, None]) & (places < (start + size)[:, None]))
+    chosen = (draws[:, 0] < share)[:, None, None]
+    return views.masked_fill((inside[0][:, :, None] & inside[1][:, None] & chosen)[:, None], 0.0)
+
+
+def erased_views(raw: Tensor, augment: ImageAugment, draws: Tensor, hole: Tensor, share: float):
+    """Random views with erased rectangles: (n, c, h, w) -> (n * v, c, h, w)."""
+    views = erase(views_from(raw, augment, draws).flatten(0, 1), hole, share)
+    return views.contiguous(memory_format=torch.channels_last)
+
+
+compiled_views = torch.compile(erased_views, dynamic=False)
+
+
+class Training:
+    """The network of a trial, and its steps."""
+
+    def __init__(self, trial: Trial, splits: dict[str, Split], augment: ImageAugment) -> None:
+        self.trial, self.splits, self.augment = trial, splits, augment
+        self.images, self.targets = splits["train"]
+        device = self.images.device
+        torch.manual_seed(trial.seed)
+        encoder = timm.create_model(trial.encoder, num_classes=0)
+        self.encoder = encoder.to(device, memory_format=torch.channels_last)
+        self.encode = torch.compile(self.encoder, dynamic=False)
+        self.head = nn.Linear(encoder.num_features, 1).to(device)
+        self.views = trial.views if trial.method == "rnc" else 1
+        self.samples = trial.batch // self.views
+        self.loss = RnCLoss(trial.temperature, validate=False)
+        trained = [self.encoder] if trial.method == "rnc" else [self.encoder, self.head]
+        self.parameters = [p for module in trained for p in module.parameters()]
+        self.velocity = [torch.zeros_like(p) for p in self.parameters]
+        self.average = [p.detach().clone() for p in self.parameters]
+        self.rate = torch.zeros((), device=device)
+        self.chosen = torch.zeros(self.samples, dtype=torch.long, device=device)
+
+    def make_views(self) -> Tensor:
+        """Augmented views of the chosen samples."""
+        raw = self.images[self.chosen]
+        draws = draw_views(raw, self.augment, self.views)
+        hole = torch.rand(len(raw) * self.views, 5, device=raw.device)
+        return compiled_views(raw, self.augment, draws, hole, self.trial.erase)
+
+    def step(self) -> None:
+        """One update, without a wait for the GPU."""
+        with torch.autocast("cuda", torch.bfloat16):
+            features = self.encode(self.make_views()).float()
+        targets = self.targets[self.chosen]
+        if self.trial.method == "rnc":
+            loss = self.loss(features.view(self.samples, self.views, -1), targets)
+        else:  # in twentieths of a deviation, as the product trains L1 by SGD
+            scaled = 20 * (targets - self.targets.mean()) / self.targets.std()
+            loss = (self.head(features)[:, 0] - scaled.float()).abs().mean()
+        gradients = torch.autograd.grad(loss, self.parameters)
+        with torch.no_grad():
+            decayed = torch._foreach_add(gradients, self.parameters, alpha=self.trial.weight_decay)
+            torch._foreach_mul_(self.velocity, MOMENTUM)
+            torch._foreach_add_(self.velocity, decayed)
+            torch._foreach_sub_(self.parameters, torch._foreach_mul(self.velocity, self.rate))
+
+    def run(self) -> float:
+        """Train; the seconds of an epoch. The averaged weights remain."""
+        epoch = len(self.targets) // (self.trial.batch // self.trial.views)
+        steps, warm_up = self.trial.epochs * epoch, WARM_UP_EPOCHS * epoch
+        pass_length = len(self.targets) // self.samples
+        self.encoder.train()
+        step: Callable[[], None] = self.step
+        for k in range(steps):
+            if k % pass_length == 0:
+                order = torch.randperm(len(self.targets), device=self.images.device)
+            start = (k % pass_length) * self.samples
+            self.chosen.copy_(order[start : start + self.samples])
+            done = (k - warm_up) / max(1, steps - warm_up)
+            cosine = 0.001 + 0.999 * (1 + math.cos(math.pi * done)) / 2
+            self.rate.fill_(self.trial.lr * (min(1.0, (k + 1) / warm_up) if done < 0 else cosine))
+            if k == 4:  # what is compiled and allocated at first is there
+                step, started = capture(self.step), time.perf_counter()
+            step()
+            if k % AVERAGE_EVERY == AVERAGE_EVERY - 1:
+                self._average(k)
+        torch.cuda.synchronize()
+        seconds = (time.perf_counter() - started) / (steps - 4) * epoch
+        with torch.no_grad():
+            torch._foreach_copy_(self.parameters, self.average)
+        self._take_statistics()
+        return seconds
+
+    @torch.no_grad()
+    def _average(self, k: int) -> None:
+        count = (k + 1) // AVERAGE_EVERY
+        keep = min(self.trial.decay**AVERAGE_EVERY, (count + 1) / (count + 10))
+        torch._foreach_lerp_(self.average, self.parameters, 1 - keep)
+
+    @torch.no_grad()
+    def _take_statistics(self) -> None:
+        """Statistics of batch normalisation for the averaged weights, from augmented batches."""
+        for module in self.encoder.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.reset_running_stats()
+                module.momentum = None  # a plain mean
+        for _ in range(STATISTICS_BATCHES):
+            self.chosen.copy_(torch.randperm(len(self.targets))[: self.samples])
+            with torch.autocast("cuda", torch.bfloat16):
+                self.encoder(self.make_views())
+
+    @torch.no_grad()
+    def embed(self, images: Tensor) -> Tensor:
+        """Features, the mean of an image and its mirror image."""
+        self.encoder.eval()
+        parts = []
+        for part in images.split(2048):
+            view = eval_view(part, self.augment).contiguous(memory_format=torch.channels_last)
+            with torch.autocast("cuda", torch.bfloat16):
+                both = self.encoder(view).float(), self.encoder(view.flip(-1)).float()
+            parts.append((both[0] + both[1]) / 2)
+        return torch.cat(parts)
+
+    def errors(self) -> dict[str, float]:
+        """Validation and test MAE of a solved head, by its balance, and of L1's own."""
+        features = {split: self.embed(images) for split, (images, _) in self.splits.items()}
+        targets = {split: y[:, None] for split, (_, y) in self.splits.items()}
+        found = {}
+        for balance in BALANCES:
+            head = make_head("l1", features["train"].shape[1], targets["train"])
+            head = head.to(self.images.device)
+            weights = density(self.targets) ** -balance
+            solve_head(
+                head,
+                features["train"],
+                targets["train"],
+                features["val"],
+                targets["val"],
+                weights=weights / weights.mean(),
+                steps=100,
+            )
+            for split in ("val", "test"):
+                with torch.no_grad():
+                    error = (head.decode(head(features[split])) - targets[split]).abs().mean()
+                found[f"{split}_mae_balance_{balance}"] = round(float(error), 4)
+        for split in ("val", "test"):
+            with torch.no_grad():
+                own = self.head(features[split]).double() * self.targets.std() / 20
+            error = (own + self.targets.mean() - targets[split]).abs().mean()
+            own_head = self.trial.method == "l1"
+            found[f"{split}_mae_own_head"] = round(float(error), 4) if own_head else math.nan
+        return found
+
+
+def density(targets: Tensor, width: float = 2.0) -> Tensor:
+    """How many samples have about this target, over their mean: (n,) -> (n,)."""
+    values, place, counts = targets.unique(return_inverse=True, return_counts=True)
+    nearness = torch.exp(-0.5 * ((values[:, None] - values) / width).square())
+    smooth = nearness @ counts.double()
+    return (smooth / smooth.mean())[place]
+
+
+def capture(step: Callable[[], None]) -> Callable[[], None]:
+    """A CUDA graph of a step."""
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        step()
+    return graph.replay
+
+
+def main() -> None:
+    """Do all trials of a file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--images", type=Path)
+    parser.add_argument("--image-column", default="auto")
+    parser.add_argument("--target", required=True)
+    parser.add_argument("--split-column")
+    parser.add_argument("--train-rows", type=int, help="a seeded draw of this many")
+    parser.add_argument("--trials", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    table = read_table(
+        args.table,
+        target=[args.target],
+        images=args.images,
+        image_column=args.image_column,
+        split_column=args.split_column,
+        image_size=96,
+    )
+    splits = {}
+    for split in ("train", "val", "test"):
+        rows = table.rows(split)
+        if split == "train" and args.train_rows:
+            rows = np.sort(np.random.default_rng(0).permutation(rows)[: args.train_rows])
+        images, targets = torch.tensor(table.x[rows]), torch.tensor(table.y[rows, 0])
+        splits[split] = images.cuda(), targets.cuda()
+    augment = ImageAugment(size=table.x.shape[-1], crop_scale=(0.5, 1.0))
+    versions = {"hardware": torch.cuda.get_device_name(), "torch": torch.__version__}
+    for entry in json.loads(args.trials.read_text()):
+        training = Training(Trial(**entry), splits, augment)
+        seconds = training.run()
+        row = {**versions, **dataclasses.asdict(training.trial), **training.errors()}
+        row["seconds_per_epoch"] = round(seconds, 3)
+        print(row, flush=True)
+        append_rows(args.out, [row])
+
+
+if __name__ == "__main__":
+    main()
