@@ -15,8 +15,10 @@ import pandas as pd
 import torch
 
 from results_file import append_rows
+from rnc.analyses.standard import write_standard_analyses
 from rnc.files import write_json, write_tensors
 from rnc.report import write_report
+from rnc.run.folder import RunFolder
 
 POINTS = 2000  # samples of a run with features and pictures
 
@@ -37,7 +39,9 @@ def write_run(folder: Path, samples: int, kind: str, seed: int) -> Path:
     pd.DataFrame(table).to_csv(folder / "predictions.csv", index=False)
     errors = np.abs(predicted - true)
     scores = {"mae": float(errors.mean()), "r2": 0.9, "r2_test_mean": 0.9, "spearman": 0.95}
-    write_json(folder / "scores.json", {"test": scores, "n": {"train": 12_000, "test": samples}})
+    groups = {name: {value: {} for value in set(table[name])} for name in ("camera", "city")}
+    counts = {"train": 12_000, "test": samples}
+    write_json(folder / "scores.json", {"test": scores, "n": counts, "subgroups": groups})
     epochs = np.arange(1, 401)
     history = {"stage": "encoder", "epoch": epochs, "lr": 0.1, "train_loss": 3 + 9 / epochs}
     history |= {"gap": 9 / epochs, "val_error": 4 + 5 / epochs, "seconds": 20.0}
@@ -53,6 +57,7 @@ def write_run(folder: Path, samples: int, kind: str, seed: int) -> Path:
     fit = {"scheme": "probe", "head": "l1", "seed": seed}
     config = {"format": 1, "model": model, "fit": fit, "command": "rnc fit photos.csv"}
     write_json(folder / "config.json", config)
+    write_standard_analyses(RunFolder(folder))
     return folder
 
 

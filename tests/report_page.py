@@ -11,7 +11,10 @@ import pandas as pd
 import torch
 from PIL import Image
 
+from rnc.analyses.standard import write_standard_analyses
 from rnc.files import write_json, write_tensors
+from rnc.run.folder import RunFolder
+from rnc.run.groups import groups_of
 
 
 def make_run(folder, *, n=40, targets=("age",), seed=0, columns=None, config=None, scores=None):
@@ -36,6 +39,9 @@ def make_run(folder, *, n=40, targets=("age",), seed=0, columns=None, config=Non
     write_csv(folder / "history.csv", history)
     test = {"mae": 2.34567, "r2": 0.91, "spearman": 0.97, "kendall": 0.86, "rmse": 3.0}
     groups = {"camera": {"left": {"n": 20, "mae": 2.5}, "right": {"n": 20, "mae": 2.25}}}
+    for name in set(columns or {}) - {"name", *lines_of(targets)}:
+        of_column = groups_of(np.asarray(columns[name]))
+        groups |= {} if of_column is None else {name: {v: {"n": 1} for v in of_column.names}}
     content = {
         "test": test,
         "validation_error": 2.5,
@@ -49,8 +55,15 @@ def make_run(folder, *, n=40, targets=("age",), seed=0, columns=None, config=Non
     fit = {"scheme": "probe", "head": "l1", "epochs": 3, "seed": 7}
     model = {"kind": "image", "encoder": "resnet18", "target_names": targets}
     base = {"format": 1, "model": model, "fit": fit, "command": "rnc fit faces.csv"}
+    write_json(folder / "config.json", base)
+    write_standard_analyses(RunFolder(folder))
     write_json(folder / "config.json", base | (config or {}))
     return folder, true
+
+
+def lines_of(targets):
+    """The columns of predictions.csv that belong to targets."""
+    return [column for target in targets for column in (target, f"{target}_predicted")]
 
 
 def add_pictures(folder, *, signals=False, seed=0):

@@ -116,11 +116,13 @@ def test_what_is_finished_is_not_trained_again(run, trainings):
 
 def test_more_seeds_are_more_rows(run, trainings):
     analyse(run, "reduced", AnalysisOptions(shares=(0.5,), seeds=2))
-    rows = written(run, "reduced")["rows"]
+    rows, means = written(run, "reduced")["rows"], written(run, "reduced")["mean"]
     assert [(row["scheme"], row["seed"]) for row in rows] == [
         *(("probe", 0), ("probe", 1)),
         *(("end2end", 0), ("end2end", 1)),
     ]
+    assert [(mean["scheme"], mean["n"]) for mean in means] == [("probe", 56), ("end2end", 56)]
+    assert means[1]["mae"] == pytest.approx((rows[2]["mae"] + rows[3]["mae"]) / 2)
     assert rows[0]["mae"] != rows[1]["mae"]
     assert [config.seed for config, _ in trainings] == [0, 1, 0, 1]
 

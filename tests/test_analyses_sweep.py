@@ -20,7 +20,7 @@ def test_every_type_and_severity_has_an_error(tmp_path):
     options = AnalysisOptions(show=lambda done, total, what: seen.append((done, total, what)))
     analyse(run, "corruption", options)
     found = written(run, "corruption")
-    assert list(found) == ["measure", "n", "clean", "rows", "mean"]
+    assert list(found) == ["measure", "n", "clean", "rows", "mean", "types"]
     assert (found["measure"], found["n"]) == ("mae", 5)
     assert found["clean"] == pytest.approx(run.scores["test"]["mae"])
     pairs = [(row["name"], row["severity"]) for row in found["rows"]]
@@ -31,6 +31,10 @@ def test_every_type_and_severity_has_an_error(tmp_path):
     assert found["rows"][pairs.index(("fog", 3))]["error"] == pytest.approx(error)
     of_two = [row["error"] for row in found["rows"] if row["severity"] == 2]
     assert found["mean"][1] == {"severity": 2, "error": pytest.approx(np.mean(of_two))}
+    of_fog = [row["error"] for row in found["rows"] if row["name"] == "fog"]
+    means = {row["name"]: row["error"] for row in found["types"]}
+    assert list(means) == list(CORRUPTIONS)
+    assert means["fog"] == pytest.approx(np.mean(of_fog))
     assert seen[0] == (0, 95, "gaussian_noise 1")
     assert seen[-1] == (95, 95, "done")
 

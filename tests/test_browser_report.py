@@ -52,12 +52,13 @@ def add_analyses(run):
     rows = [{"name": k, "severity": s, "error": 2.0 + s} for k in kinds for s in range(1, 6)]
     mean = [{"severity": s, "error": 2.0 + s} for s in range(1, 6)]
     content = {"measure": "mae", "n": 9, "clean": 1.5, "rows": rows, "mean": mean}
+    content["types"] = [{"name": kind, "error": 5.0} for kind in kinds]
     write_json(run / "analyses" / "corruption.json", content)
     part = {"n": 30, "mae": 2.0, "low": 1.0, "high": 3.0}
     content = {"ranges": [[0, 20]], "seen": part, "unseen": part}
     write_json(run / "analyses" / "unseen.json", content)
     rows = [{"scheme": "probe", "n": n, "mae": 300 / n} for n in (10, 100, 100_000)]
-    write_json(run / "analyses" / "reduced.json", {"rows": rows})
+    write_json(run / "analyses" / "reduced.json", {"rows": rows, "mean": rows})
     transferred = [{"scheme": "probe", "mae": 3.0}]
     write_json(run / "analyses" / "transfer.json", {"data": "other.csv", "rows": transferred})
 
@@ -326,7 +327,7 @@ def test_nothing_scrolls_sideways_and_no_text_overlaps(browser, report, width):
 
 def test_figures_are_drawn_anew_when_the_window_changes(browser, report):
     tab = browser.open(report, width=1280)
-    before = tab.js("document.querySelector('.rows .plot > svg').viewBox.baseVal.width")
+    before = tab.js("document.querySelector('.heat .plot > svg').viewBox.baseVal.width")
     tab.resize(390, 800)
-    tab.wait(f"document.querySelector('.rows .plot > svg').viewBox.baseVal.width < {before} - 50")
+    tab.wait(f"document.querySelector('.heat .plot > svg').viewBox.baseVal.width < {before} - 50")
     assert tab.js("document.documentElement.scrollWidth") <= 390

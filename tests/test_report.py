@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import time
 
 import pytest
@@ -217,10 +218,11 @@ def test_an_unfinished_run_shows_what_is_there_and_says_what_is_missing(tmp_path
     run, _ = make_run(tmp_path / "run")
     for file in ("scores.json", "predictions.csv", "features.safetensors"):
         (run / file).unlink()
+    shutil.rmtree(run / "analyses")
     page = Page(write_report([run]))
     assert "scores.json is missing: no scores." in page.text
-    assert "predictions.csv is missing: no predicted against true values." in page.text
-    assert "features.safetensors is missing: no map and no similarities" in page.text
+    assert "predictions.csv is missing: no predicted against true values and no map." in page.text
+    assert "rnc evaluate" not in page.text
     assert "history.csv is missing" not in page.text
     assert "- MAE, test" in page.text
     assert "Training, seconds32.50" in page.text
@@ -231,11 +233,12 @@ def test_an_unfinished_run_shows_what_is_there_and_says_what_is_missing(tmp_path
 
 def test_a_run_with_nothing_but_its_configuration_is_described(tmp_path):
     run, _ = make_run(tmp_path / "run")
+    shutil.rmtree(run / "analyses")
     for path in run.iterdir():
         if path.name != "config.json":
             path.unlink()
     page = Page(write_report([run]))
-    assert page.text.count(" is missing: ") == 4
+    assert page.text.count(" is missing: ") == 3
     assert page.figures == []
     assert "rnc fit faces.csv" in page.text
 
@@ -248,7 +251,6 @@ def test_a_run_with_nothing_but_its_configuration_is_described(tmp_path):
         ("history.csv", "", "no training curves and no time. Reason: No columns"),
         ("history.csv", "stage,gap\na,1\n", "there is no train_loss, val_error, seconds."),
         ("predictions.csv", "name,age\na,1\n", "there is no age_predicted."),
-        ("features.safetensors", "xx", "no map and no similarities of the features. Reason:"),
     ],
 )
 def test_a_damaged_file_is_named_with_the_reason(tmp_path, file, content, reason):
@@ -259,22 +261,20 @@ def test_a_damaged_file_is_named_with_the_reason(tmp_path, file, content, reason
     assert reason in text
 
 
-@pytest.mark.parametrize(
-    ("features", "rows", "reason"),
-    [
-        (torch.randn(3, 4), [0, 1, 40], "rows 0 to 40 are not all among the 40"),
-        (torch.randn(3, 4), [-1, 1, 2], "rows -1 to 2 are not all among the 40"),
-        (torch.randn(3, 4), [0, 1], "got (3, 4) and (2,)."),
-        (torch.full((3, 4), torch.nan), [0, 1, 2], "two samples with finite features; got 0."),
-    ],
-)
-def test_features_that_do_not_fit_the_predictions_are_refused(tmp_path, features, rows, reason):
+def test_a_run_of_an_older_version_is_shown_and_the_page_says_what_completes_it(tmp_path):
     run, _ = make_run(tmp_path / "run")
-    tensors = {"features": features, "rows": torch.tensor(rows)}
-    write_tensors(run / "features.safetensors", tensors)
+    shutil.rmtree(run / "analyses")
     page = Page(write_report([run]))
-    assert reason in page.text
-    assert page.kind("map") == []
+    names = ("intervals", "pca", "similarity", "subgroups", "targets")
+    command = " ".join(["rnc evaluate", str(run), *(f"--with {name}" for name in names)])
+    assert "no intervals of the scores, no map of the features, no similarities" in page.text
+    assert f"Add them: {command}" in page.text
+    assert {figure["kind"] for figure in page.figures} == {"scatter", "rows", "curves"}
+    result = CliRunner().invoke(app, command.split()[1:])
+    assert result.exit_code == 0, result.output
+    page = Page(write_report([run]))
+    assert "rnc evaluate" not in page.text
+    assert {figure["kind"] for figure in page.figures} >= {"map", "heat"}
 
 
 def test_a_diverged_run_is_shown(tmp_path):

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from report_page import Page, add_pictures, make_run, sheets_of, write_csv
+from rnc.analyses.registry import analyse
 from rnc.files import write_json, write_tensors
-from rnc.report import thumbnails, write_report
+from rnc.report import sheets, write_report
 
 
 @pytest.fixture
@@ -40,6 +41,7 @@ def honest_scores(run):
     r2 = float(1 - (errors**2).sum() / spread)
     test = {"mae": float(np.abs(errors).mean()), "r2": r2 + 0.001, "r2_test_mean": r2}
     write_json(run / "scores.json", {"test": test})
+    analyse(run, "intervals")
     return errors
 
 
@@ -56,8 +58,11 @@ def test_cards_show_intervals_of_mae_and_r2(run):
     assert low < r2 < high < 1
 
 
-def test_scores_that_are_not_those_of_the_predictions_get_no_interval(run):
-    assert not re.search(r"95 % interval \d", Page(write_report([run])).text)
+def test_scores_without_an_interval_are_shown_alone(run):
+    (run / "analyses" / "intervals.json").unlink()
+    text = Page(write_report([run])).text
+    assert not re.search(r"95 % interval \d", text)
+    assert f"no intervals of the scores. Add them: rnc evaluate {run} --with intervals" in text
 
 
 def test_runs_on_the_same_samples_are_compared_sample_by_sample(tmp_path):
@@ -78,7 +83,7 @@ def test_runs_on_the_same_samples_are_compared_sample_by_sample(tmp_path):
 # ---------------------------------------------------------------------------------------- analyses
 
 
-def test_without_analyses_bins_and_subgroups_come_from_the_predictions(run):
+def test_a_fitted_run_shows_its_errors_by_target_and_by_subgroup(run):
     page = Page(write_report([run]))
     _, below = figure_called(page, "Error by age")["panels"]
     assert below["title"] == "test samples"
@@ -98,6 +103,8 @@ def test_training_labels_of_the_run_give_the_density_and_intervals_of_shots(run)
     train = torch.cat([ages[:46].repeat(150), ages[46:].repeat(3)])[:, None]
     write_tensors(run / "train_targets.safetensors", {"targets": train})
     write_json(run / "scores.json", {"test": {"mae": 2.0, "many_mae": 2.5, "many_n": 20.0}})
+    analyse(run, "intervals")
+    analyse(run, "targets")
     page = Page(write_report([run]))
     _, below = figure_called(page, "Error by age")["panels"]
     assert below["title"] == "training samples"
@@ -133,8 +140,9 @@ def test_shot_groups_of_the_scores_are_bars(run):
 def test_corruption_is_curves_bars_and_a_table(run):
     rows = [{"name": "fog", "severity": s, "error": 2.0 * s} for s in range(1, 6)]
     mean = [{"severity": s, "error": 3.0 * s} for s in range(1, 6)]
+    types = [{"name": "fog", "error": 6.0}]
     content = {"measure": "mae", "n": 300, "clean": 1.25, "rows": rows, "mean": mean}
-    page = page_with(run, corruption=content)
+    page = page_with(run, corruption=content | {"types": types})
     (line,) = figure_called(page, "Mean over all corruptions")["panels"][0]["marks"]
     assert (line["x"], line["y"]) == ([0, 1, 2, 3, 4, 5], [1.25, 3, 6, 9, 12, 15])
     (group,) = figure_called(page, "Mean over the severities")["groups"]
@@ -150,11 +158,12 @@ def test_unseen_targets_less_data_and_transfer_are_shown(run):
         for share, n in ((1.0, 100), (0.5, 50))
         for seed in (0, 1)
     ]
+    means = [{"scheme": "probe", "n": n, "mae": 1.5} for n in (100, 50)]
     scores = {"scheme": "finetune", "mae": 3.25, "r2": 0.75, "spearman": None}
     page = page_with(
         run,
         unseen={"ranges": [[0, 20], [40, 60]], **parts},
-        reduced={"rows": rows},
+        reduced={"rows": rows, "mean": means},
         transfer={"data": "other.csv", "rows": [scores]},
     )
     assert "Targets that training has seen: 0 to 20, 40 to 60." in page.text
@@ -192,13 +201,17 @@ def test_a_similarity_matrix_of_an_analysis_takes_its_place(run):
         ("similarity", {"labels": [1, 2]}, "Reason: "),
         ("subgroups", {"camera": 3}, "Reason: "),
         ("corruption", {"rows": [{"name": "fog"}]}, "there is no 'severity'"),
+        ("corruption", {"rows": [], "mean": []}, "An older version wrote it"),
+        ("reduced", {"rows": []}, "An older version wrote it"),
+        ("intervals", {"mae": {"low": 1.0}}, "there is no 'high'"),
+        ("pca", {"rows": [0, 1], "x": [0, 1], "y": [0, 1]}, "there is no 'shares'"),
     ],
 )
 def test_a_damaged_analysis_is_named_with_the_reason(run, name, content, reason):
     page = page_with(run, **{name: content})
     assert f"analyses/{name}.json cannot be used" in page.text
     assert reason in page.text
-    assert len(page.kind("map")) == 1  # the rest is there
+    assert len(page.kind("scatter")) == 1  # the rest is there
 
 
 # ------------------------------------------------------------------------------------------- looks
@@ -249,7 +262,7 @@ def test_a_sheet_that_would_be_too_large_holds_fewer_pictures(run, monkeypatch):
     noise = torch.randint(0, 256, (20, 3, 48, 48), dtype=torch.uint8)
     looks = {"images": noise, "rows": torch.arange(20)}
     write_tensors(run / "thumbnails.safetensors", looks)
-    monkeypatch.setattr(thumbnails, "SHEET_BYTES", 60_000)
+    monkeypatch.setattr(sheets, "SHEET_BYTES", 60_000)
     page = Page(path := write_report([run]))
     found = [look for look in page.data["runs"][0]["looks"] if look >= 0]
     assert 2 <= len(found) < 20
@@ -298,7 +311,7 @@ def test_the_gallery_shows_the_largest_errors_first(run):
             {"images": torch.zeros(1, 3, 8, 8, dtype=torch.uint8)},
             "needed images for 2 rows; got (1, 3, 8, 8).",
         ),
-        ({"other": torch.zeros(2)}, "needed images or signals; got other, rows."),
+        ({"other": torch.zeros(2)}, "needed rows, and images or signals; got other, rows."),
     ],
 )
 def test_pictures_that_do_not_fit_are_refused(run, tensors, reason):

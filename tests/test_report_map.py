@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from report_page import Page, make_run, write_csv
+from rnc.analyses.registry import analyse
 from rnc.files import write_json, write_tensors
 from rnc.report import write_report
 
@@ -70,6 +71,7 @@ def test_features_belong_to_the_rows_they_name(tmp_path):
     rows = torch.tensor([30, 2, 17, 5])
     features = torch.tensor(true[rows], dtype=torch.float32)  # one feature: the age itself
     write_tensors(run / "features.safetensors", {"features": features, "rows": rows})
+    analyse(run, "pca")
     page = Page(write_report([run]))
     (figure,) = page.kind("map")
     assert page.names_of(figure) == [f"face-{row}.png" for row in rows]
@@ -82,6 +84,7 @@ def test_colours_mean_the_same_in_every_run(tmp_path):
     write_csv(runs[0] / "predictions.csv", {"name": "x", "age": [5.0, 7.0], "age_predicted": 1.0})
     features = {"features": torch.randn(2, 3), "rows": torch.tensor([0, 1])}
     write_tensors(runs[0] / "features.safetensors", features)
+    analyse(runs[0], "pca")
     scale, _ = Page(write_report(runs)).coloring("age")
     assert scale["high"] > 80
     assert scale["low"] < 5

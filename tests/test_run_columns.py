@@ -12,12 +12,10 @@ import torch
 
 from evaluation_cases import table_of, untrained
 from rnc.analyses.registry import analyse
-from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import RUN_FILES, RUN_FOLDERS, RunFolder, write_evaluation
+from rnc.run.folder import RUN_FILES, RUN_FOLDERS, RunFolder
 from rnc.run.partial import read_partial
 from rnc.run.predictions import EXTRAS
 from rnc.training.loop import Record
-from rnc.training.recipes import build_regressor
 
 UNCONVERTED = {"report", "experiments", "retrain"}
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
@@ -114,37 +112,17 @@ def test_a_partial_run_has_all_parts_that_a_whole_one_has(tmp_path):
     assert partial.scores == run.scores
     assert partial.targets == run.targets
     np.testing.assert_array_equal(partial.predictions.truth, run.truth)
-    np.testing.assert_array_equal(partial.features.values, run.features)
-    np.testing.assert_array_equal(partial.features.rows, run.rows)
-    np.testing.assert_array_equal(partial.train_targets, run.train_targets)
 
 
 def test_a_partial_run_says_what_it_lacks(tmp_path):
     run = untrained(tmp_path, table_of(n=30))
     (tmp_path / "predictions.csv").write_text("name,price\na,1\n")
     (tmp_path / "scores.json").write_text("[1]")
-    (tmp_path / "train_targets.safetensors").write_bytes(b"no tensors")
     partial = read_partial(run.path)
     said = " ".join(partial.missing)
     assert "scores.json cannot be used: no scores. Reason: needed an object; got list." in said
     assert "there is no price_predicted." in said
-    assert "features.safetensors cannot be used: no map and no similarities" in said
-    assert "predictions.csv is needed to say whose they are." in said
-    assert "train_targets.safetensors cannot be used: no density" in said
-    assert partial.predictions is partial.features is partial.train_targets is None
-
-
-def test_features_of_other_rows_or_without_numbers_are_left_out(tmp_path):
-    table = table_of(n=30)
-    model = build_regressor(table, untrained(tmp_path / "run", table).fit)
-    evaluation = evaluate_run(model, table, RunFolder(tmp_path / "run").fit)
-    evaluation.features[3] = np.nan
-    write_evaluation(evaluation, tmp_path / "run")
-    assert read_partial(tmp_path / "run").features.rows.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    evaluation.rows[0] = 99
-    write_evaluation(evaluation, tmp_path / "run")
-    (note,) = (text for text in read_partial(tmp_path / "run").missing if "features" in text)
-    assert "rows 1 to 99 are not all among the 10 of predictions.csv" in note
+    assert partial.predictions is None
 
 
 def test_records_are_read_back_to_the_digit(tmp_path):

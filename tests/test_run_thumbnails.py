@@ -9,9 +9,10 @@ import torch
 
 from evaluation_cases import images_of, table_of, untrained, with_config
 from report_page import Page, sheets_of
+from rnc.analyses.registry import analyse
 from rnc.files import read_tensors, write_tensors
 from rnc.report import write_report
-from rnc.report.thumbnails import sparklines
+from rnc.report.sheets import sparklines
 from rnc.run import thumbnails as module
 from rnc.run.thumbnails import thumbnails
 from training_cases import signals
@@ -118,6 +119,7 @@ def test_every_picture_of_the_gallery_is_there(tmp_path, monkeypatch, n, most):
     assert not set(worst) <= set(run.rows)  # some of them would have no picture
     pictures, _ = read_tensors(tmp_path / "thumbnails.safetensors")
     assert set(pictures["rows"].tolist()) == {*run.rows.tolist(), *worst.tolist()}
+    analyse(run, "pca")
     page = Page(path := write_report([tmp_path]))
     samples, spots = gallery_of(path)
     assert samples == table.rows("test")[worst].tolist()

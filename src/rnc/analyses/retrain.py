@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,15 @@ def reduced(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
             folder = run.path / "analyses" / "reduced" / f"{scheme}-{n}-{seed}"
             scores = _finished(less, config, folder, options.show)
         rows.append({"scheme": scheme, "share": share, "n": n, "seed": seed, **_two(scores)})
-    return AnalysisResult({"rows": rows})
+    return AnalysisResult({"rows": rows, "mean": _over_seeds(rows)})
+
+
+def _over_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mean absolute error of every scheme and size over the seeds."""
+    errors: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["scheme"], row["n"]), []).append(row["mae"])
+    return [{"scheme": s, "n": n, "mae": fmean(maes)} for (s, n), maes in errors.items()]
 
 
 def with_share(table: Table, share: float, seed: int = 0) -> Table:

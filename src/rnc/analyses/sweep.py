@@ -1,5 +1,7 @@
 """The corruption sweep of a run: its error on test images at 19 types and 5 severities."""
 
+from statistics import fmean
+
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.corruption import (
     CORRUPTIONS,
@@ -49,5 +51,9 @@ def corruption(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
             "clean": measure(run.model.predict(x), y),
             "rows": [score._asdict() for score in found],
             "mean": [{"severity": key, "error": value} for key, value in means.items()],
+            "types": [
+                {"name": name, "error": fmean(one.error for one in found if one.name == name)}
+                for name in names
+            ],
         }
     )

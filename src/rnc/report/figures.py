@@ -17,17 +17,16 @@ import base64
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.report.analyses import Bins, Group, Similarity
-from rnc.report.features import limits_of
+from rnc.metrics import Columns
+from rnc.report.colors import limits_of
 from rnc.run.groups import natural_key
 
 Figure = dict[str, Any]
-Array = NDArray[np.float64]
 
 MAX_BARS = 20
 """Values of a column that get a bar."""
@@ -44,6 +43,42 @@ NUMBER_COLORS = (
     *("#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c"),
     *("#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"),
 )
+
+
+class ErrorGroup(NamedTuple):
+    """Test samples that share something, and their mean absolute error."""
+
+    value: str
+    """What they share."""
+    n: int
+    mae: float
+    """NaN where it is not known."""
+    low: float | None
+    high: float | None
+
+
+class TargetBins(NamedTuple):
+    """Error by the value of the target; NaN in a bin without samples."""
+
+    edges: Columns
+    """(b + 1,)"""
+    n: Columns
+    """(b,)"""
+    mae: Columns
+    low: Columns
+    high: Columns
+    n_train: Columns | None
+    """Training samples; None where they are not known."""
+
+
+class SimilarityMatrix(NamedTuple):
+    """Similarities of features, rows and columns in the order of the labels."""
+
+    target: str
+    labels: Columns
+    """(k,)"""
+    values: Columns
+    """(k, k)"""
 
 
 def short(text: object, limit: int = 40) -> str:
@@ -86,7 +121,7 @@ def rounded(values: NDArray[Any]) -> list[float | None]:
 
 
 def line(
-    x: NDArray[Any], y: Array, name: str, *, color: int | str, dash: int = 0, dots: bool = False
+    x: NDArray[Any], y: Columns, name: str, *, color: int | str, dash: int = 0, dots: bool = False
 ) -> Figure:
     """A line through points (n,); where y is not finite, there is no point."""
     kept = np.isfinite(y)
@@ -124,7 +159,7 @@ def curves(
     }
 
 
-def training_figure(stages: Sequence[str], panels: Mapping[str, Array], *, color: int) -> Figure:
+def training_figure(stages: Sequence[str], panels: Mapping[str, Columns], *, color: int) -> Figure:
     """Curves over the epochs of all stages, one panel below the other, a dash per stage.
 
     Args:
@@ -147,7 +182,7 @@ def training_figure(stages: Sequence[str], panels: Mapping[str, Array], *, color
     return curves(epoch, drawn, whole=True)
 
 
-def bins_figure(target: str, runs: Sequence[tuple[str, int, Bins]]) -> Figure:
+def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Figure:
     """Error by the value of a target, with the number of samples below it.
 
     Args:
@@ -177,7 +212,7 @@ def bins_figure(target: str, runs: Sequence[tuple[str, int, Bins]]) -> Figure:
 # ----------------------------------------------------------------------------------------- rows
 
 
-def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, Group]]]) -> Figure:
+def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, ErrorGroup]]]) -> Figure:
     """Bars with intervals: for each group, (name, colour, values) of every bar."""
     legend: dict[tuple[str, int], None] = {}
     drawn = []
@@ -199,7 +234,7 @@ def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, Group]]]) -> F
     }
 
 
-def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[Group]]]) -> Figure:
+def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[ErrorGroup]]]) -> Figure:
     """Mean absolute error for each value of a column, a bar per run.
 
     Values are ordered as numbers where they are numbers; of more than 20, those with most samples
@@ -229,7 +264,9 @@ def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[Group]]]) -> Figure:
 # ------------------------------------------------------------------------------- points and pairs
 
 
-def scatter(true: Array, predicted: Array, *, target: str, limits: tuple[float, float]) -> Figure:
+def scatter(
+    true: Columns, predicted: Columns, *, target: str, limits: tuple[float, float]
+) -> Figure:
     """Predicted against true values (n,), with the diagonal on which they agree.
 
     Args:
@@ -247,24 +284,24 @@ def scatter(true: Array, predicted: Array, *, target: str, limits: tuple[float, 
     }
 
 
-def point_map(points: Array, titles: tuple[str, str]) -> Figure:
+def point_map(points: Columns, titles: tuple[str, str]) -> Figure:
     """Features in two dimensions (n, 2), with the titles of the axes."""
     kind = {"kind": "map", "titles": list(titles)}
     return kind | {"x": rounded(points[:, 0]), "y": rounded(points[:, 1])}
 
 
-def heat(pairs: Similarity, *, name: str) -> Figure:
+def heat(matrix: SimilarityMatrix, *, name: str) -> Figure:
     """A similarity matrix; name says which similarity it is."""
-    low, high = limits_of(pairs.matrix)
+    low, high = limits_of(matrix.values)
     span = (high - low) or 1.0
     low, high = low + 0.0, high + 0.0  # no minus zero
     # A byte per cell: finer steps are not seen, and the page stays small.
-    levels = ((pairs.matrix - low) / span * 255).round().clip(0, 255).astype(np.uint8)
+    levels = ((matrix.values - low) / span * 255).round().clip(0, 255).astype(np.uint8)
     return {
         "kind": "heat",
         "name": name,
-        "target": short(pairs.target),
-        "labels": rounded(pairs.labels),
+        "target": short(matrix.target),
+        "labels": rounded(matrix.labels),
         "low": low,
         "high": high,
         "levels": base64.b64encode(levels.tobytes()).decode(),

@@ -1,6 +1,6 @@
 """A report, from run folders to one page that opens without a network.
 
-folders -> runs.read_runs -> [Run] -> samples.show -> sections (HTML and figures) -> page.fill
+folders -> runs.read_runs -> [ReportRun] -> sections (HTML and figures) -> page.fill
 """
 
 import re
@@ -10,18 +10,20 @@ from typing import NamedTuple
 
 from rnc.files import write_text
 from rnc.report import figures as draw
-from rnc.report import numbers, page
+from rnc.report import page
 from rnc.report.figures import Figure
-from rnc.report.runs import read_runs
-from rnc.report.samples import Looks, Shown, looks_of, page_data, show
+from rnc.report.runs import ReportRun, read_runs
+from rnc.report.samples import Pictures, page_data, pictures_of
 from rnc.report.sections import SECTIONS
+from rnc.report.sections.numbers import cards, union
+from rnc.run.folder import REPORT_FILE
 
 
-class Content(NamedTuple):
+class ReportContent(NamedTuple):
     """What a report holds."""
 
-    shown: list[Shown]
-    looks: Looks
+    runs: list[ReportRun]
+    pictures: Pictures
     figures: list[Figure]
     body: str
 
@@ -36,17 +38,14 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
         out: the file to write; by default report.html in the first run folder.
     """
     content = _content(runs)
-    read = [its.run for its in content.shown]
-    data = page_data(content.shown, content.looks)
+    data = page_data(content.runs, content.pictures)
     data["figures"] = content.figures
     data["colors"] = {"number": draw.NUMBER_COLORS, "category": draw.CATEGORY_COLORS}
-    sheets = [sheet.uri for sheet in content.looks.sheets]
-    targets = ", ".join(numbers.union(run.targets for run in read))
-    names = ", ".join(run.name for run in read)
-    out = Path(runs[0]) / "report.html" if out is None else Path(out)
-    title = f"Regression of {targets}"
-    layout = "single" if len(read) == 1 else "several"
-    subtitle = f"Runs: {names}"
+    sheets = [sheet.uri for sheet in content.pictures.sheets]
+    title = f"Regression of {', '.join(union(run.targets for run in content.runs))}"
+    subtitle = f"Runs: {', '.join(run.name for run in content.runs)}"
+    layout = "single" if len(content.runs) == 1 else "several"
+    out = Path(runs[0]) / REPORT_FILE if out is None else Path(out)
     write_text(out, page.fill(title, subtitle, content.body, data, sheets, layout=layout))
     return out
 
@@ -61,22 +60,18 @@ def write_figures(runs: Sequence[Path], folder: Path) -> list[Path]:
     from rnc.report.paper import draw_figures  # needs matplotlib
 
     content = _content(runs)
-    return draw_figures(content.figures, page_data(content.shown, content.looks), Path(folder))
+    return draw_figures(content.figures, page_data(content.runs, content.pictures), Path(folder))
 
 
-def _content(runs: Sequence[Path]) -> Content:
-    if not runs:
+def _content(folders: Sequence[Path]) -> ReportContent:
+    if not folders:
         raise ValueError("A report needs at least one run folder; got none.")
-    read = read_runs([Path(run) for run in runs])
-    shown = [show(run, color) for color, run in enumerate(read)]
-    looks = looks_of(shown)
+    readers = {name: read for section in SECTIONS for name, read in section.readers.items()}
+    runs = read_runs([Path(folder) for folder in folders], readers)
+    pictures = pictures_of(runs)
     figures: list[Figure] = []
-    parts = [
-        numbers.comparison(read),
-        *(section(shown, looks, figures) for section in SECTIONS),
-        numbers.configuration(read),
-    ]
+    parts = [section.draw(runs, pictures, figures) for section in SECTIONS]
     titles = re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', "".join(parts))
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title in titles)
-    body = f'<nav aria-label="Sections">{links}</nav>{numbers.cards(read)}' + "\n".join(parts)
-    return Content(shown, looks, figures, body)
+    body = f'<nav aria-label="Sections">{links}</nav>{cards(runs)}' + "\n".join(parts)
+    return ReportContent(runs, pictures, figures, body)

@@ -1,244 +1,166 @@
-"""What a run folder holds, as far as it goes: the only part of the report that reads runs."""
+"""The runs of a page: what their folders hold, and which of their samples the page shows."""
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
-from rnc.files import read_tensors
-from rnc.model import read_config
-from rnc.report.analyses import read_analyses
-from rnc.report.thumbnails import Thumbnails, read_thumbnails
+from rnc.metrics import Columns, worst_samples
+from rnc.report.analyses import AnalysisReader, read_analyses
+from rnc.run.partial import PartialRun, read_partial
+from rnc.run.thumbnails import Thumbnails
 
-Array = NDArray[np.float64]
+RowNumbers = NDArray[np.int64]
+"""Rows of predictions.csv, from 0."""
 
 MAX_POINTS = 4000
-"""Points of a figure, per run; more make the page large and slow, and are not told apart."""
+"""Points of a figure, per run. More make the page large and slow, and overlap."""
 
 
-class Features(NamedTuple):
-    """Features of test samples."""
+class FeatureMap(NamedTuple):
+    """Features in two dimensions."""
 
-    values: Array
-    """(k, d)"""
-    rows: NDArray[np.int64]
-    """(k,) places in predictions.csv."""
+    method: str
+    rows: RowNumbers
+    """(k,)"""
+    points: Columns
+    """(k, 2)"""
+    axes: tuple[str, str]
+    """Titles of the two axes."""
+    total: int
+    """Samples before thinning."""
 
 
-class Key(NamedTuple):
-    """A column that colours points."""
+@dataclass(eq=False)
+class ReportRun:
+    """A run as a page shows it."""
 
-    kind: str
-    """target, prediction, error or column"""
+    folder: PartialRun
     name: str
+    color: int
+    """Of its marks in all figures."""
+    analyses: dict[str, Any]
+    """What the readers of the sections made of each analysis."""
+    notes: list[str] = field(default_factory=list)
+    """A sentence for everything that is missing or cannot be used."""
 
     @property
-    def title(self) -> str:
-        """How the page calls it."""
-        words = {"prediction": f"{self.name}, predicted", "error": "absolute error"}
-        return words.get(self.kind, self.name)
+    def targets(self) -> tuple[str, ...]:
+        """Names of the targets."""
+        return self.folder.targets
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """config.json."""
+        return self.folder.config
 
-@dataclass
-class Run:
-    """What a run folder holds; None or empty for what it does not hold."""
-
-    name: str
-    config: dict[str, Any]
-    targets: tuple[str, ...]
-    history: pd.DataFrame | None = None
-    scores: dict[str, Any] = field(default_factory=dict)
-    predictions: pd.DataFrame | None = None
-    features: Features | None = None
-    thumbnails: Thumbnails | None = None
-    train: Array | None = None
-    """Targets (m, t) of the training samples."""
-    analyses: dict[str, Any] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-    """A sentence for each file that is not there or cannot be read."""
-
-    def part(self, key: str) -> dict[str, Any]:
-        """An entry of scores.json; empty where it is not there."""
-        entry = self.scores.get(key)
-        return entry if isinstance(entry, dict) else {}
+    @property
+    def fit(self) -> dict[str, Any]:
+        """How the run was fitted; empty where config.json does not say."""
+        return self.config.get("fit") or {}
 
     @property
     def seconds(self) -> float | None:
         """Time that all epochs took."""
-        return None if self.history is None else float(self.history["seconds"].sum())
+        history = self.folder.history
+        return None if history is None else float(history["seconds"].sum())
+
+    def scores(self, key: str) -> dict[str, Any]:
+        """An entry of scores.json; empty where it is not there."""
+        entry = self.folder.scores.get(key)
+        return entry if isinstance(entry, dict) else {}
 
     @cached_property
-    def true(self) -> Array:
-        """True values (n, t) of the predictions; none without predictions."""
-        return self._numbers(self.targets)
+    def true(self) -> Columns:
+        """True values (n, t); no rows without predictions."""
+        predictions = self.folder.predictions
+        return np.empty((0, len(self.targets))) if predictions is None else predictions.truth
 
     @cached_property
-    def predicted(self) -> Array:
+    def predicted(self) -> Columns:
         """Predicted values (n, t)."""
-        return self._numbers([f"{target}_predicted" for target in self.targets])
+        predictions = self.folder.predictions
+        return np.empty((0, len(self.targets))) if predictions is None else predictions.predicted
 
     @cached_property
-    def errors(self) -> Array:
+    def errors(self) -> Columns:
         """Absolute error (n,), the mean over the targets; NaN where it is not known."""
-        errors: Array = np.abs(self.predicted - self.true).mean(axis=1)
+        errors = np.abs(self.predicted - self.true).mean(axis=1)
         return np.where(np.isfinite(errors), errors, np.nan)
 
-    def subgroup_columns(self) -> list[str]:
-        """Columns of predictions.csv besides the name and the targets."""
-        if self.predictions is None:
-            return []
-        own = {"name", *self.targets, *(f"{target}_predicted" for target in self.targets)}
-        return [name for name in self.predictions if name not in own]
+    @cached_property
+    def sample_names(self) -> NDArray[np.str_]:
+        """Names of the samples, (n,)."""
+        predictions = self.folder.predictions
+        return np.empty(0, np.str_) if predictions is None else predictions.names
 
-    def columns(self) -> dict[Key, NDArray[Any]]:
-        """Everything that can colour points: numbers (n,), or texts (n,)."""
-        if self.predictions is None:
-            return {}
-        columns: dict[Key, NDArray[Any]] = {}
-        for j, target in enumerate(self.targets):
-            columns[Key("target", target)] = self.true[:, j]
-            columns[Key("prediction", target)] = self.predicted[:, j]
-        columns[Key("error", "")] = self.errors
-        for name in self.subgroup_columns():
-            columns[Key("column", name)] = self.predictions[name].to_numpy(np.str_)
-        return columns
+    # ------------------------------------------------------------------- which samples to show
 
-    def _numbers(self, names: Sequence[str]) -> Array:
-        if self.predictions is None:
-            return np.empty((0, len(names)))
-        return np.asarray(self.predictions[list(names)].to_numpy(np.float64))
+    @cached_property
+    def scattered(self) -> RowNumbers:
+        """Samples in the figures of predictions."""
+        known = np.flatnonzero(np.isfinite(self.errors))
+        return known[thin(len(known))]
+
+    @cached_property
+    def worst(self) -> RowNumbers:
+        """Samples with the largest errors, the largest first."""
+        return worst_samples(self.predicted, self.true)
+
+    @cached_property
+    def map(self) -> FeatureMap | None:
+        """The map of the features, thinned; the plain one where no other was made."""
+        full: FeatureMap | None = self.analyses.get("map", self.analyses.get("pca"))
+        if full is None:
+            return None
+        kept = thin(len(full.rows))
+        return full._replace(rows=full.rows[kept], points=full.points[kept])
+
+    @cached_property
+    def rows(self) -> RowNumbers:
+        """Samples that are in any figure, ascending."""
+        mapped = np.empty(0, np.int64) if self.map is None else self.map.rows
+        return np.unique(np.concatenate([self.scattered, self.worst, mapped]))
+
+    def places(self, rows: RowNumbers) -> list[int]:
+        """Places of samples among all that are shown."""
+        return [int(place) for place in np.searchsorted(self.rows, rows)]
+
+    @cached_property
+    def thumbnails(self) -> Thumbnails | None:
+        """Pictures of samples, those with the largest errors first."""
+        pictures = self.folder.thumbnails
+        if pictures is None or not len(pictures.rows):
+            return None
+        is_worst = np.isin(pictures.rows, self.worst)
+        rest = np.flatnonzero(~is_worst)
+        return pictures.at(np.concatenate([np.flatnonzero(is_worst), rest[thin(len(rest))]]))
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """The runs in these folders, each folder once; where two share a name, their folders tell."""
+def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) -> list[ReportRun]:
+    """The runs in these folders, each folder once. Runs that share a name get their folders' too.
+
+    Args:
+        folders: run folders.
+        readers: of the analyses that the sections draw, by name.
+    """
     folders = list({folder.resolve(): folder for folder in folders}.values())
-    runs = [_read_run(folder) for folder in folders]
-    names = [run.name for run in runs]
-    for run, folder in zip(runs, folders, strict=True):
-        if names.count(run.name) > 1:
-            run.name = f"{run.name} ({folder.as_posix()})"
+    partial = [read_partial(folder) for folder in folders]
+    names = [run.name for run in partial]
+    runs = []
+    for color, run in enumerate(partial):
+        name = f"{run.name} ({run.path.as_posix()})" if names.count(run.name) > 1 else run.name
+        analyses, notes = read_analyses(run, readers)
+        runs.append(ReportRun(run, name, color, analyses, run.missing + notes))
     return runs
 
 
-def thin(n: int, most: int = MAX_POINTS) -> NDArray[np.int64]:
-    """Positions of at most so many of n, always the same ones."""
-    if n <= most:
+def thin(n: int, limit: int = MAX_POINTS) -> RowNumbers:
+    """At most `limit` of the numbers below n, drawn at random, always the same ones."""
+    if n <= limit:
         return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, most, replace=False))
-
-
-def _read_run(folder: Path) -> Run:
-    config = read_config(folder)
-    targets = (config.get("model") or {}).get("target_names")
-    if not targets:
-        raise ValueError(f"{folder / 'config.json'} names no targets: needs model.target_names.")
-    name = config.get("name") or folder.resolve().name
-    run = Run(name=str(name), config=config, targets=tuple(targets))
-    for file, (read, loses) in _PARTS.items():
-        path = folder / file
-        if not path.exists():
-            if file not in _OPTIONAL:
-                run.missing.append(f"{file} is missing: {loses}.")
-            continue
-        try:
-            read(path, run)
-        except (ValueError, KeyError, OSError, SafetensorError) as error:
-            run.missing.append(f"{file} cannot be used: {loses}. Reason: {error}")
-    run.analyses, notes = read_analyses(folder / "analyses")
-    _drop_foreign_map(run, notes)
-    run.missing += notes
-    return run
-
-
-def _drop_foreign_map(run: Run, notes: list[str]) -> None:
-    places = run.analyses.get("map")
-    if places is None:
-        return
-    n = len(run.true)
-    if len(places.rows) < 2 or not 0 <= places.rows.min() <= places.rows.max() < n:
-        del run.analyses["map"]
-        notes.append(f"analyses/map.json cannot be used: its rows are not among the {n}.")
-
-
-def _read_history(path: Path, run: Run) -> None:
-    history = pd.read_csv(path, dtype={"stage": str}, keep_default_na=False)
-    _check_columns(history, ["stage", "train_loss", "gap", "val_error", "seconds"])
-    run.history = _with_numbers(history, ["train_loss", "gap", "val_error", "seconds"])
-
-
-def _read_scores(path: Path, run: Run) -> None:
-    scores = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(scores, dict):
-        raise ValueError(f"needed an object; got {type(scores).__name__}.")
-    run.scores = scores
-
-
-def _read_predictions(path: Path, run: Run) -> None:
-    # As text: in a column of countries, NA is Namibia.
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    numbers = [column for name in run.targets for column in (name, f"{name}_predicted")]
-    _check_columns(table, ["name", *numbers])
-    run.predictions = _with_numbers(table, numbers)
-
-
-def _read_features(path: Path, run: Run) -> None:
-    if run.predictions is None:
-        raise ValueError("predictions.csv is needed to say whose they are.")
-    tensors, _ = read_tensors(path)
-    _check_columns(tensors, ["features", "rows"])
-    features, rows = tensors["features"].double().numpy(), tensors["rows"].numpy()
-    if features.ndim != 2 or rows.shape != features.shape[:1]:
-        raise ValueError(
-            f"needed features (k, d) and rows (k,); got {features.shape} and {rows.shape}."
-        )
-    if len(rows) and not 0 <= rows.min() <= rows.max() < len(run.predictions):
-        raise ValueError(
-            f"rows {rows.min()} to {rows.max()} are not all among the {len(run.predictions)} "
-            "of predictions.csv."
-        )
-    usable = np.isfinite(features).all(axis=1) & np.isfinite(run.true[rows, 0])
-    if usable.sum() < 2:
-        raise ValueError(f"needed two samples with finite features; got {usable.sum()}.")
-    kept = np.flatnonzero(usable)[thin(int(usable.sum()))]
-    run.features = Features(features[kept], rows[kept])
-
-
-def _read_thumbnails(path: Path, run: Run) -> None:
-    run.thumbnails = read_thumbnails(path, len(run.true))
-
-
-def _read_train(path: Path, run: Run) -> None:
-    tensors, _ = read_tensors(path)
-    targets = tensors["targets"].double().numpy()
-    if targets.ndim != 2 or targets.shape[1] != len(run.targets) or not np.isfinite(targets).all():
-        raise ValueError(f"needed finite targets (m, {len(run.targets)}); got {targets.shape}.")
-    run.train = targets if len(targets) else None
-
-
-_OPTIONAL = {"thumbnails.safetensors", "train_targets.safetensors"}
-_PARTS: dict[str, tuple[Callable[[Path, Run], None], str]] = {
-    "history.csv": (_read_history, "no training curves and no time"),
-    "scores.json": (_read_scores, "no scores"),
-    "predictions.csv": (_read_predictions, "no predicted against true values"),
-    "features.safetensors": (_read_features, "no map and no similarities of the features"),
-    "train_targets.safetensors": (_read_train, "no density of the training labels"),
-    "thumbnails.safetensors": (_read_thumbnails, "no pictures of the samples"),
-}
-
-
-def _check_columns(table: Any, needed: Sequence[str]) -> None:
-    if absent := [name for name in needed if name not in table]:
-        raise ValueError(f"needed {', '.join(needed)}; there is no {', '.join(absent)}.")
-
-
-def _with_numbers(table: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """The table with these columns as numbers, NaN where there is none."""
-    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in columns}
-    return table.assign(**{name: values.astype(np.float64) for name, values in numbers.items()})
+    return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))

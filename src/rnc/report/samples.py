@@ -1,4 +1,4 @@
-"""The test samples that a page shows: which ones, their values, and how they look."""
+"""The test samples that a page shows: their pictures, and the values that colour them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,100 +6,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rnc.metrics import worst_samples
-from rnc.report import features as space
+from rnc.report import colors
+from rnc.report.colors import ColorScale
 from rnc.report.figures import rounded, short
-from rnc.report.runs import Key, Run, thin
-from rnc.report.thumbnails import Sheet, Thumbnails, make_sheets, pool, sparklines
-
-Array = NDArray[np.float64]
-Rows = NDArray[np.int64]
+from rnc.report.runs import ReportRun
+from rnc.report.sheets import PictureSheet, make_sheets, pool_pictures, sparklines
 
 
-class Placed(NamedTuple):
-    """A run's features in two dimensions, thinned."""
+class Pictures(NamedTuple):
+    """Pictures and signals of all runs, and which of them each run uses."""
 
-    rows: Rows
-    points: Array
-    titles: tuple[str, str]
-    method: str
-    total: int
-    """Samples before thinning."""
-
-
-class Shown(NamedTuple):
-    """What a page shows of one run. Rows are places in predictions.csv."""
-
-    run: Run
-    color: int
-    rows: Rows
-    """Every row that some figure shows, ascending."""
-    drawn: Rows
-    """Rows of the figures of predictions."""
-    worst: Rows
-    """The largest errors first."""
-    placed: Placed | None
-    thumbnails: Thumbnails | None
-    """Those of the largest errors first."""
-
-    def places(self, rows: Rows) -> list[int]:
-        """Places of rows among all that are shown."""
-        return [int(place) for place in np.searchsorted(self.rows, rows)]
-
-
-class Looks(NamedTuple):
-    """Pictures of all runs: the sheets and signals, and what each run uses of them."""
-
-    sheets: list[Sheet]
+    sheets: list[PictureSheet]
     sheet_of: list[int | None]
+    """For each run, the number of its sheet."""
     signals: list[dict[str, Any]]
     signals_of: list[int | None]
+    """For each run, the number of its signals."""
     places: list[dict[int, int]]
-    """For each run, place on its sheet or among its signals by row."""
+    """For each run, by row of predictions.csv: place on its sheet or among its signals."""
 
 
-def show(run: Run, color: int) -> Shown:
-    """Choose what to show of a run."""
-    known = np.flatnonzero(np.isfinite(run.errors))
-    worst = worst_samples(run.predicted, run.true)
-    drawn = known[thin(len(known))]
-    placed = _placed(run)
-    parts = [drawn, worst, np.empty(0, np.int64) if placed is None else placed.rows]
-    rows = np.unique(np.concatenate(parts))
-    return Shown(run, color, rows, drawn, worst, placed, _pictures(run, worst))
+class ColorColumn(NamedTuple):
+    """A column that colours points."""
+
+    kind: str
+    """A key of _KINDS."""
+    name: str
+
+    @property
+    def title(self) -> str:
+        """What the page calls it."""
+        titles = {"prediction": f"{self.name}, predicted", "error": "absolute error"}
+        return titles.get(self.kind, self.name)
 
 
-def _pictures(run: Run, worst: Rows) -> Thumbnails | None:
-    if run.thumbnails is None or not len(run.thumbnails.rows):
-        return None
-    first = np.isin(run.thumbnails.rows, worst)
-    rest = np.flatnonzero(~first)
-    return run.thumbnails.at(np.concatenate([np.flatnonzero(first), rest[thin(len(rest))]]))
+_KINDS = ("target", "column", "prediction", "extra", "error")  # in the order of the choice
 
 
-def _placed(run: Run) -> Placed | None:
-    if "map" in run.analyses:
-        method, rows, points = run.analyses["map"]
-        kept = thin(len(rows))
-        method = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}.get(method, method)
-        titles = (f"{method} 1", f"{method} 2")
-        return Placed(rows[kept], points[kept], titles, method, len(rows))
-    if run.features is None:
-        return None
-    rows = run.features.rows
-    points, shares = space.project(run.features.values, run.true[rows, 0])
-    first, second = (f"component {i + 1} ({share:.0%})" for i, share in enumerate(shares))
-    return Placed(rows, points, (first, second), "PCA", len(rows))
-
-
-def looks_of(shown: Sequence[Shown]) -> Looks:
+def pictures_of(runs: Sequence[ReportRun]) -> Pictures:
     """The pictures and signals of all runs; runs with those of one shape share them."""
-    parts = [its.thumbnails for its in shown]
-    images, signals = pool(parts, "images"), pool(parts, "signals")
+    parts = [run.thumbnails for run in runs]
+    images, signals = pool_pictures(parts, "images"), pool_pictures(parts, "signals")
     sheets = make_sheets(images)
-    sheet_of: list[int | None] = [None] * len(shown)
-    signals_of: list[int | None] = [None] * len(shown)
-    places: list[dict[int, int]] = [{} for _ in shown]
+    sheet_of: list[int | None] = [None] * len(runs)
+    signals_of: list[int | None] = [None] * len(runs)
+    places: list[dict[int, int]] = [{} for _ in runs]
     for k, (pictures, sheet) in enumerate(zip(images, sheets, strict=True)):
         for i, spots in pictures.places.items():
             sheet_of[i] = k
@@ -107,69 +58,83 @@ def looks_of(shown: Sequence[Shown]) -> Looks:
     for k, lines in enumerate(signals):
         for i, spots in lines.places.items():
             signals_of[i], places[i] = k, spots
-    return Looks(sheets, sheet_of, [sparklines(its.content) for its in signals], signals_of, places)
+    lines_of_signals = [sparklines(pool.content) for pool in signals]
+    return Pictures(sheets, sheet_of, lines_of_signals, signals_of, places)
 
 
-def color_columns(shown: Sequence[Shown]) -> list[tuple[Key, space.Scale, list[list[Any] | None]]]:
+def color_columns(
+    runs: Sequence[ReportRun],
+) -> list[tuple[ColorColumn, ColorScale, list[list[Any] | None]]]:
     """Columns that colour points: each with its scale over all runs, and its values in each."""
-    tables = [its.run.columns() for its in shown]
-    keys = list(dict.fromkeys(key for table in tables for key in table))
-    keys.sort(key=lambda key: ("target", "column", "prediction", "error").index(key.kind))
-    found = []
-    for key in keys:
-        empty = np.empty(0, np.float64 if key.kind != "column" else np.str_)
+    tables = [_columns(run) for run in runs]
+    columns = sorted(
+        dict.fromkeys(column for table in tables for column in table),
+        key=lambda column: _KINDS.index(column.kind),
+    )
+    described = []
+    for column in columns:
+        empty = np.empty(0, np.float64 if column.kind != "column" else np.str_)
         parts = [
-            table.get(key, empty)[its.rows if key in table else slice(0)]
-            for table, its in zip(tables, shown, strict=True)
+            table[column][run.rows] if column in table else empty
+            for table, run in zip(tables, runs, strict=True)
         ]
-        values = space.alike(parts)
-        scale = _scale(key, np.concatenate(values))
-        codes = [
-            (space.codes(its, scale) if scale.categories else rounded(its)) if len(its) else None
-            for its in values
-        ]
-        found.append((key, scale, codes))
-    return found
+        parts = colors.as_one_kind(parts)
+        scale = _scale(column, np.concatenate(parts))
+        to_json = colors.category_codes if scale.categories else lambda values, _: rounded(values)
+        values = [to_json(part, scale) if len(part) else None for part in parts]
+        described.append((column, scale, values))
+    return described
 
 
-def _scale(key: Key, values: NDArray[Any]) -> space.Scale:
-    if key.kind != "error":
-        return space.color_scale(values)
+def _columns(run: ReportRun) -> dict[ColorColumn, NDArray[Any]]:
+    """Everything that can colour the points of a run: numbers (n,), or texts (n,)."""
+    predictions = run.folder.predictions
+    if predictions is None:
+        return {}
+    columns: dict[ColorColumn, NDArray[Any]] = {}
+    for j, target in enumerate(run.targets):
+        columns[ColorColumn("target", target)] = run.true[:, j]
+        columns[ColorColumn("prediction", target)] = run.predicted[:, j]
+    columns[ColorColumn("error", "")] = run.errors
+    columns |= {ColorColumn("extra", name): its for name, its in predictions.extras.items()}
+    columns |= {ColorColumn("column", name): its for name, its in predictions.subgroups.items()}
+    return columns
+
+
+def _scale(column: ColorColumn, values: NDArray[Any]) -> ColorScale:
+    if column.kind != "error":
+        return colors.color_scale(values)
     known = values[np.isfinite(values)]
-    # A few large errors would leave one colour for all the others.
-    return space.Scale((), 0.0, float(np.quantile(known, 0.98)) if len(known) else 1.0)
+    # Without the cut, a few large errors would leave one colour for all the others.
+    return ColorScale((), 0.0, float(np.quantile(known, 0.98)) if len(known) else 1.0)
 
 
-def page_data(shown: Sequence[Shown], looks: Looks) -> dict[str, Any]:
+def page_data(runs: Sequence[ReportRun], pictures: Pictures) -> dict[str, Any]:
     """Samples for the scripts of the page, in JSON types."""
-    columns = color_columns(shown)
-    runs = []
-    for i, its in enumerate(shown):
-        table = its.run.predictions
-        names = [] if table is None else table["name"].iloc[its.rows]
-        runs.append(
-            {
-                "name": its.run.name,
-                "names": [short(name, 60) for name in names],
-                "values": [values[i] for _, _, values in columns],
-                "looks": [looks.places[i].get(int(row), -1) for row in its.rows],
-                "sheet": looks.sheet_of[i],
-                "signals": looks.signals_of[i],
-            }
-        )
+    columns = color_columns(runs)
     return {
-        "runs": runs,
+        "runs": [
+            {
+                "name": run.name,
+                "names": [short(name, 60) for name in run.sample_names[run.rows]],
+                "values": [values[i] for _, _, values in columns],
+                "looks": [pictures.places[i].get(int(row), -1) for row in run.rows],
+                "sheet": pictures.sheet_of[i],
+                "signals": pictures.signals_of[i],
+            }
+            for i, run in enumerate(runs)
+        ],
         "columns": [
             {
-                "name": short(key.title),
-                "kind": key.kind,
+                "name": short(column.title),
+                "kind": column.kind,
                 "categories": [short(text, 24) for text in scale.categories],
-                "rest": bool(scale.categories) and scale.categories[-1] == space.REST,
+                "rest": bool(scale.categories) and scale.categories[-1] == colors.REST,
                 "low": scale.low,
                 "high": scale.high,
             }
-            for key, scale, _ in columns
+            for column, scale, _ in columns
         ],
-        "sheets": [{"columns": s.columns, "lines": s.lines} for s in looks.sheets],
-        "signals": looks.signals,
+        "sheets": [{"columns": s.columns, "lines": s.lines} for s in pictures.sheets],
+        "signals": pictures.signals,
     }

@@ -5,27 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
-from rnc.metrics import Columns
 from rnc.model import CONFIG_FILE, read_config
 from rnc.run.folder import (
-    FEATURES_FILE,
     HISTORY_FILE,
     PREDICTIONS_FILE,
     SCORES_FILE,
     THUMBNAILS_FILE,
-    TRAIN_TARGETS_FILE,
 )
 from rnc.run.parts import (
-    Features,
-    read_features,
     read_history,
     read_object,
     read_predictions,
     read_thumbnails,
-    read_train_targets,
 )
 from rnc.run.predictions import Predictions
 from rnc.run.thumbnails import Thumbnails
@@ -44,11 +37,7 @@ class PartialRun:
     """A row per epoch, NaN where a number is not known."""
     scores: dict[str, Any] = field(default_factory=dict)
     predictions: Predictions | None = None
-    features: Features | None = None
-    """Only those that are finite, of samples with a known target."""
     thumbnails: Thumbnails | None = None
-    train_targets: Columns | None = None
-    """Targets (m, t) of the training samples."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each file that is missing or cannot be used."""
 
@@ -89,36 +78,14 @@ def _predictions(path: Path, run: PartialRun) -> None:
     )
 
 
-def _features(path: Path, run: PartialRun) -> None:
-    if run.predictions is None:
-        raise ValueError(f"{PREDICTIONS_FILE} is needed to say whose they are.")
-    values, rows = read_features(path)
-    if len(rows) and not 0 <= rows.min() <= rows.max() < len(run.predictions):
-        raise ValueError(
-            f"rows {rows.min()} to {rows.max()} are not all among the {len(run.predictions)} "
-            f"of {PREDICTIONS_FILE}."
-        )
-    usable = np.isfinite(values).all(axis=1) & np.isfinite(run.predictions.truth[rows, 0])
-    if usable.sum() < 2:
-        raise ValueError(f"needed two samples with finite features; got {usable.sum()}.")
-    run.features = Features(values[usable], rows[usable])
-
-
 def _thumbnails(path: Path, run: PartialRun) -> None:
     run.thumbnails = read_thumbnails(path, 0 if run.predictions is None else len(run.predictions))
 
 
-def _train_targets(path: Path, run: PartialRun) -> None:
-    targets = read_train_targets(path, len(run.targets))
-    run.train_targets = targets if len(targets) else None
-
-
-_OPTIONAL = {THUMBNAILS_FILE, TRAIN_TARGETS_FILE}
+_OPTIONAL = {THUMBNAILS_FILE}
 _PARTS: dict[str, tuple[Callable[[Path, PartialRun], None], str]] = {
     HISTORY_FILE: (_history, "no training curves and no time"),
     SCORES_FILE: (_scores, "no scores"),  # before the predictions, whose columns it explains
-    PREDICTIONS_FILE: (_predictions, "no predicted against true values"),
-    FEATURES_FILE: (_features, "no map and no similarities of the features"),
-    TRAIN_TARGETS_FILE: (_train_targets, "no density of the training labels"),
+    PREDICTIONS_FILE: (_predictions, "no predicted against true values and no map"),
     THUMBNAILS_FILE: (_thumbnails, "no pictures of the samples"),
 }

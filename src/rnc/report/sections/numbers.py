@@ -1,4 +1,4 @@
-"""The sections of a report that are words and numbers: cards, tables, configuration."""
+"""What is words and numbers: the cards, and the sections of scores and of the configuration."""
 
 import json
 import math
@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rnc.metrics import Interval, mean_interval, r2, r2_interval
+from rnc.metrics import Interval, mean_interval
 from rnc.report import page
-from rnc.report.runs import Run
+from rnc.report.analyses import AnalysisReader
+from rnc.report.figures import Figure
+from rnc.report.runs import ReportRun
+from rnc.report.samples import Pictures
+from rnc.run.folder import AnalysisResult
+from rnc.run.partial import PartialRun
 
 # Heading, key in scores.json, and whether less is better.
 HEADLINE = (
@@ -20,104 +25,106 @@ HEADLINE = (
 )
 
 
-def cards(runs: Sequence[Run]) -> str:
+def cards(runs: Sequence[ReportRun]) -> str:
     """A card per run: its main numbers, and what is missing."""
     articles = "".join(_card(run, color) for color, run in enumerate(runs))
     return f'<section class="grid pairs">{articles}</section>'
 
 
-def _card(run: Run, color: int) -> str:
-    test, fit = run.part("test"), run.config.get("fit") or {}
-    spans = intervals(run)
+def _card(run: ReportRun, color: int) -> str:
+    test, fit = run.scores("test"), run.fit
+    intervals: dict[str, Interval] = run.analyses.get("intervals", {})
     lines = {
-        title: (page.number(test.get(key)), page.between(spans.get(key)))
+        title: (page.number(test.get(key)), page.between(intervals.get(key)))
         for title, key, _ in HEADLINE[1:]
     }
     if "gap" in run.analyses.get("order", {}):
         lines["Gap to L*"] = (page.number(run.analyses["order"]["gap"]), "")
-    for column, (score, chance) in readable(run).items():
+    for column, (score, chance) in readable_columns(run).items():
         beside = "" if chance is None else f"chance {chance:.2g}"
         lines[f"{column} readable"] = (page.number(score), beside)
-    if "validation_error" in run.scores:
-        lines["Validation error"] = (page.number(run.scores["validation_error"]), "")
+    if "validation_error" in run.folder.scores:
+        lines["Validation error"] = (page.number(run.folder.scores["validation_error"]), "")
     lines["Training, seconds"] = (page.number(run.seconds), "")
-    for part, n in run.part("n").items():
+    for part, n in run.scores("n").items():
         lines[f"Samples, {part}"] = (page.number(n), "")
     pairs = "".join(
         f"<dt>{page.escape(title)}</dt><dd>{page.escape(value)}"
         f"{f' <small>{page.escape(beside)}</small>' if beside else ''}</dd>"
         for title, (value, beside) in lines.items()
     )
-    notes = "".join(f"<li>{page.escape(sentence)}</li>" for sentence in run.missing)
+    notes = "".join(f"<li>{page.escape(sentence)}</li>" for sentence in run.notes)
     notes = f'<ul class="warn">{notes}</ul>' if notes else ""
     encoder = (run.config.get("model") or {}).get("encoder") or fit.get("encoder")
     kind = " · ".join(str(word) for word in (fit.get("scheme"), fit.get("head"), encoder) if word)
-    span = page.between(spans.get("mae"))
+    interval = page.between(intervals.get("mae"))
     return (
         f'<article class="card run" style="--run: var(--run-{color % 6})">'
         f'<h3>{page.escape(run.name)}</h3><p class="small">{page.escape(kind)}</p>'
         f'<div class="big">{page.number(test.get("mae"))} <small>MAE, test</small></div>'
-        f'<p class="small">{f"95 % interval {span}" if span else ""}</p>'
+        f'<p class="small">{f"95 % interval {interval}" if interval else ""}</p>'
         f"<dl>{pairs}</dl>{notes}</article>"
     )
 
 
-def intervals(run: Run) -> dict[str, Interval]:
-    """Intervals of mae and r2, where the predictions give the same scores as scores.json."""
-    kept = np.isfinite(run.errors)
-    test, found = run.part("test"), {}
-    mae = mean_interval(run.errors[kept])
-    if mae is not None and _same(test.get("mae"), float(run.errors[kept].mean())):
-        found["mae"] = mae
-    span = r2_interval(run.predicted[kept], run.true[kept])
-    if span is not None and isinstance(test.get("r2"), float):
-        usual = r2(run.predicted[kept], run.true[kept])
-        if _same(test.get("r2_test_mean"), usual):
-            # The paper's R2 has another constant in its denominator: the same width, at its place.
-            shift = test["r2"] - usual
-            found["r2"] = Interval(span.low + shift, span.high + shift)
-    return found
-
-
-def _same(a: Any, b: float) -> bool:
-    return isinstance(a, float) and math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-9)
-
-
-def readable(run: Run) -> dict[str, tuple[Any, float | None]]:
-    """How well each column is read from the features: (score, chance)."""
-    found: dict[str, tuple[Any, float | None]] = {
-        column: (score, None) for column, score in run.part("readable").items()
+def _read_intervals(result: AnalysisResult, run: PartialRun) -> dict[str, Interval]:
+    return {
+        score: Interval(float(ends["low"]), float(ends["high"]))
+        for score, ends in result.content.items()
     }
-    for column, its in run.analyses.get("readable", {}).items():
-        chance = its.get("chance")
-        found[column] = (its.get("score"), chance if isinstance(chance, float | int) else None)
-    return found
+
+
+def _read_order(result: AnalysisResult, run: PartialRun) -> dict[str, Any]:
+    return result.content
+
+
+def _read_readable(result: AnalysisResult, run: PartialRun) -> dict[str, dict[str, Any]]:
+    return {column: dict(probe) for column, probe in result.content.items()}
+
+
+READERS: dict[str, AnalysisReader] = {
+    "intervals": _read_intervals,
+    "order": _read_order,
+    "readable": _read_readable,
+}
+
+
+def readable_columns(run: ReportRun) -> dict[str, tuple[Any, float | None]]:
+    """How well a probe reads each column from the features: its score, and that of chance."""
+    columns: dict[str, tuple[Any, float | None]] = {
+        column: (score, None) for column, score in run.scores("readable").items()
+    }
+    for column, probe in run.analyses.get("readable", {}).items():
+        chance = probe.get("chance")
+        columns[column] = (probe.get("score"), chance if isinstance(chance, float | int) else None)
+    return columns
 
 
 # ------------------------------------------------------------------------------------ comparison
 
 
-def comparison(runs: Sequence[Run]) -> str:
+def comparison(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The scores of all runs, and whether a difference is more than chance."""
     about = (
-        "Scores of the test split. Spearman and Kendall: how well samples with similar features "
+        "Scores of the test split. Spearman and Kendall say how well samples with similar features "
         "have similar targets."
     )
-    if any(readable(run) for run in runs):
+    if any(readable_columns(run) for run in runs):
         about += (
-            " Readable: how well a linear probe guesses that column from the features, 1 at best."
+            " Readable says how well a linear probe guesses that column from the features; 1 is "
+            "perfect."
         )
     if len(runs) == 1:
-        return page.section("Scores", about, _all_scores(runs) + _auto(runs))
+        return page.section("Scores", about, _all_scores(runs) + _schemes_tried(runs))
     table, more = _side_by_side(runs)
     scores = page.folded("All scores", _all_scores(runs))
-    return page.section("Comparison", about + more, table + scores + _auto(runs))
+    return page.section("Comparison", about + more, table + scores + _schemes_tried(runs))
 
 
-def _side_by_side(runs: Sequence[Run]) -> tuple[str, str]:
+def _side_by_side(runs: Sequence[ReportRun]) -> tuple[str, str]:
     """A table with a row per run, and what to say about it."""
     columns: dict[str, list[Any]] = {
-        title: [run.part("test").get(key) for run in runs] for title, key, _ in HEADLINE
+        title: [run.scores("test").get(key) for run in runs] for title, key, _ in HEADLINE
     }
     first = 3  # after run, scheme and head
     comparable = len({run.targets for run in runs}) == 1
@@ -127,30 +134,33 @@ def _side_by_side(runs: Sequence[Run]) -> tuple[str, str]:
         for row in _best(columns[title], less)
         if comparable
     }
-    for name in union(readable(run) for run in runs):
-        columns[f"{name} readable"] = [readable(run).get(name, (None,))[0] for run in runs]
+    for name in union(readable_columns(run) for run in runs):
+        columns[f"{name} readable"] = [readable_columns(run).get(name, (None,))[0] for run in runs]
     columns["Seconds"] = [run.seconds for run in runs]
     cells = {title: [page.number(value) for value in values] for title, values in columns.items()}
     if any(against := _against_first(runs)):
         cells["MAE against the first"] = against
     rows = []
     for i, run in enumerate(runs):
-        fit = run.config.get("fit") or {}
-        choices = [str(fit.get(name) or "-") for name in ("scheme", "head")]
+        choices = [str(run.fit.get(name) or "-") for name in ("scheme", "head")]
         rows.append([run.name, *choices, *(values[i] for values in cells.values())])
     about = " The best of a column is bold." if bold else ""
     if any(against):
         about += (
-            " Against the first: the difference on the same samples, with its 95 % interval; one "
-            "without 0 is more than chance in the choice of samples."
+            " MAE against the first: the difference on the same samples, with its 95 % interval. "
+            "If the interval leaves out 0, the difference is more than chance in the choice of "
+            "samples."
         )
     if not comparable:
         about += " The runs predict different targets: their errors do not compare."
     return page.table(["Run", "Scheme", "Head", *cells], rows, bold=bold), about
 
 
-def _against_first(runs: Sequence[Run]) -> list[str]:
-    """Paired differences of the error from the first run; nothing where samples differ."""
+def _against_first(runs: Sequence[ReportRun]) -> list[str]:
+    """Paired differences of the error from the first run; nothing where samples differ.
+
+    The one statistic that a page computes: no single run folder can hold it.
+    """
     texts = [""]
     for run in runs[1:]:
         same = (
@@ -158,36 +168,37 @@ def _against_first(runs: Sequence[Run]) -> list[str]:
             and run.true.shape == runs[0].true.shape
             and np.allclose(run.true, runs[0].true, equal_nan=True)
         )
-        gained = run.errors - runs[0].errors if same else np.empty(0)
-        gained = gained[np.isfinite(gained)]
-        span = mean_interval(gained)
-        texts.append("" if span is None else f"{gained.mean():+.3g} ({page.between(span)})")
+        differences = run.errors - runs[0].errors if same else np.empty(0)
+        differences = differences[np.isfinite(differences)]
+        interval = mean_interval(differences)
+        between = page.between(interval)
+        texts.append("" if interval is None else f"{differences.mean():+.3g} ({between})")
     return texts
 
 
-def _all_scores(runs: Sequence[Run]) -> str:
+def _all_scores(runs: Sequence[ReportRun]) -> str:
     scores = [_flat_scores(run) for run in runs]
     rows = [[key, *(page.number(of_run.get(key)) for of_run in scores)] for key in union(scores)]
     head = ["Score", *(run.name for run in runs)]
     return page.table(head, rows) if rows else ""
 
 
-def _flat_scores(run: Run) -> dict[str, Any]:
+def _flat_scores(run: ReportRun) -> dict[str, Any]:
     """Scores of the test split, those of each of several targets, and those of the order."""
-    of_targets = run.part("per_target")
-    scores = run.part("test") | {
+    of_targets = run.scores("per_target")
+    scores = run.scores("test") | {
         f"{target}: {key}": value
-        for target, its in of_targets.items()
-        for key, value in its.items()
+        for target, scores_of_target in of_targets.items()
+        for key, value in scores_of_target.items()
     }
     return scores | {f"order: {key}": value for key, value in run.analyses.get("order", {}).items()}
 
 
-def _auto(runs: Sequence[Run]) -> str:
-    """What each scheme got, where the run chose among them."""
+def _schemes_tried(runs: Sequence[ReportRun]) -> str:
+    """The validation error of each scheme, where a run chose among several."""
     parts = []
     for run in runs:
-        if tried := run.part("auto"):
+        if tried := run.scores("auto"):
             rows = [[scheme, page.number(error)] for scheme, error in tried.items()]
             table = page.table(["Scheme", "Validation error"], rows)
             parts.append(f"<h3>Schemes that {page.escape(run.name)} tried</h3>{table}")
@@ -197,7 +208,7 @@ def _auto(runs: Sequence[Run]) -> str:
 # --------------------------------------------------------------------------------- configuration
 
 
-def configuration(runs: Sequence[Run]) -> str:
+def configuration(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The commands that made the runs, and every setting."""
     commands = "".join(
         f"<h3>{page.escape(run.name)}</h3>"
@@ -215,9 +226,9 @@ def configuration(runs: Sequence[Run]) -> str:
         for j in range(1, len(cells) + 1)
     }
     table = page.table(["Setting", *(run.name for run in runs)], rows, kind="settings", bold=bold)
-    about = "The commands that made the runs (a click selects one), and every setting they had."
+    about = "The commands that made the runs (click one to select it), and every setting they had."
     if bold:
-        about += " Where they differ, it is bold."
+        about += " Settings that differ are bold."
     return page.section("Configuration", about, f"{commands}{page.folded('All settings', table)}")
 
 
@@ -238,7 +249,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def union(groups: Iterable[Iterable[str]]) -> list[str]:
-    """Everything that is in one of the groups, in the order in which it first comes."""
+    """The members of all groups, each once, in the order in which they first come."""
     return list(dict.fromkeys(name for group in groups for name in group))
 
 

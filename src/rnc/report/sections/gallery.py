@@ -1,4 +1,4 @@
-"""The samples that a run gets most wrong, as they look."""
+"""The section about the samples that a run gets most wrong."""
 
 import base64
 from collections.abc import Sequence
@@ -6,60 +6,62 @@ from collections.abc import Sequence
 import numpy as np
 
 from rnc.report import page
-from rnc.report.figures import short
-from rnc.report.samples import Looks, Shown
+from rnc.report.figures import Figure, short
+from rnc.report.runs import ReportRun
+from rnc.report.samples import Pictures
 
 _WIDTH, _HEIGHT = 96, 48
 
 
-def gallery(shown: Sequence[Shown], looks: Looks) -> str:
+def worst_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The largest errors of every run: picture or signal, name, true and predicted values."""
     parts = []
-    for i, its in enumerate(shown):
-        cells = [_cell(its, i, int(row), looks) for row in its.worst]
+    for i, run in enumerate(runs):
+        cells = [_cell(run, row, _picture(i, row, pictures)) for row in run.worst.tolist()]
         if cells:
-            list_ = f'<ol class="gallery">{"".join(cells)}</ol>'
-            parts.append(f"<h3>{page.escape(its.run.name)}</h3>{list_}")
+            gallery = f'<ol class="gallery">{"".join(cells)}</ol>'
+            parts.append(f"<h3>{page.escape(run.name)}</h3>{gallery}")
     about = (
-        "The test samples with the largest errors, true value → prediction: often wrong labels or "
-        "unusual inputs."
+        "The test samples with the largest errors, true value → prediction. Often their labels are "
+        "wrong or their inputs unusual."
     )
     return page.section("Worst errors", about, "".join(parts))
 
 
-def _cell(its: Shown, i: int, row: int, looks: Looks) -> str:
-    run = its.run
-    name = "" if run.predictions is None else str(run.predictions["name"].iloc[row])
+def _cell(run: ReportRun, row: int, picture: str) -> str:
     values = "<br>".join(
         page.escape(f"{short(target, 24)}: {page.number(float(t))} → {page.number(float(p))}")
         for target, t, p in zip(run.targets, run.true[row], run.predicted[row], strict=True)
     )
     return (
-        f'<li class="card">{_look(i, row, looks)}<div><b>{page.escape(short(name, 60))}'
+        f'<li class="card">{picture}<div><b>{page.escape(short(run.sample_names[row], 60))}'
         f"</b><br>{values}<br>error {page.number(float(run.errors[row]))}</div></li>"
     )
 
 
-def _look(i: int, row: int, looks: Looks) -> str:
-    place, sheet, signals = looks.places[i].get(row), looks.sheet_of[i], looks.signals_of[i]
+def _picture(i: int, row: int, pictures: Pictures) -> str:
+    """The picture or sparkline of a sample of run i; nothing where it has none."""
+    place, sheet, signals = (
+        pictures.places[i].get(row),
+        pictures.sheet_of[i],
+        pictures.signals_of[i],
+    )
     if place is None:
         return ""
     if sheet is not None:
-        columns, lines = looks.sheets[sheet].columns, looks.sheets[sheet].lines
+        columns, lines = pictures.sheets[sheet].columns, pictures.sheets[sheet].lines
         line, column = divmod(place, columns)
-        spot = f"{_share(column, columns)} {_share(line, lines)}"
+        position = f"{_percent(column, columns)} {_percent(line, lines)}"
         size = f"{100 * columns}% {100 * lines}%"
         return (
             f'<span class="look sheet-{sheet}" role="img" aria-label="the sample" '
-            f'style="background-position: {spot}; background-size: {size}"></span>'
+            f'style="background-position: {position}; background-size: {size}"></span>'
         )
-    if signals is not None:
-        return _sparkline(looks.signals[signals], place)
-    return ""
+    return "" if signals is None else _sparkline(pictures.signals[signals], place)
 
 
-def _share(place: int, count: int) -> str:
-    """Where a picture of a sheet is, as style sheets count."""
+def _percent(place: int, count: int) -> str:
+    """Where a picture is on its sheet, as CSS counts: 0 % is the first, 100 % the last."""
     return f"{100 * place / max(1, count - 1):.4f}%"
 
 

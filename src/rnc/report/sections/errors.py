@@ -1,0 +1,189 @@
+"""Sections about the errors: predicted against true values, by target, and by subgroup."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rnc.metrics import SHOTS, Columns
+from rnc.report import figures as draw
+from rnc.report import page
+from rnc.report.analyses import as_numbers, read_group
+from rnc.report.colors import limits_of
+from rnc.report.figures import ErrorGroup, Figure, TargetBins
+from rnc.report.runs import ReportRun
+from rnc.report.samples import Pictures
+from rnc.report.sections.numbers import union
+from rnc.run.folder import AnalysisResult
+from rnc.run.partial import PartialRun
+
+# ---------------------------------------------------------------------------------- predictions
+
+
+def predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """Predicted against true values, a figure for each run and target."""
+    grids = []
+    for target in union(run.targets for run in runs):
+        columns = {}
+        for i, run in enumerate(runs):
+            if target in run.targets:
+                j = run.targets.index(target)
+                columns[i] = (run.true[:, j], run.predicted[:, j])
+        limits = _limits(part[np.isfinite(part)] for parts in columns.values() for part in parts)
+        slots = []
+        for i, (true, predicted) in columns.items():
+            run = runs[i]
+            if len(run.scattered):
+                shown = (true[run.scattered], predicted[run.scattered])
+                figure = draw.scatter(*shown, target=target, limits=limits)
+                figure |= {"run": i, "points": run.places(run.scattered), "color": run.color}
+                file = draw.file_name("predicted", run.name, target)
+                slots.append(page.slot(figures, figure, f"{run.name}: {target}", file=file))
+        grids.append(page.grid(slots, "pairs"))
+    about = "Each point is a test sample. On the dashed line, the prediction is right."
+    thinned = [
+        f"{len(run.scattered):,} of {total:,} points of {run.name}"
+        for run in runs
+        if len(run.scattered) < (total := int(np.isfinite(run.errors).sum()))
+    ]
+    if thinned:
+        about += f" Drawn: {', '.join(thinned)}, chosen at random. The scores count all samples."
+    return page.section("Predictions", about, "".join(grids))
+
+
+def _limits(parts: Iterable[Columns]) -> tuple[float, float]:
+    """Axis limits with a margin, around all the numbers."""
+    low, high = limits_of(np.concatenate([*parts, np.empty(0)]))
+    margin = 0.03 * ((high - low) or 1.0)
+    return low - margin, high + margin
+
+
+# ------------------------------------------------------------------------------------ by target
+
+
+def read_targets(result: AnalysisResult, run: PartialRun) -> dict[str, TargetBins]:
+    """analyses/targets.json."""
+    return {target: _read_bins(bins) for target, bins in result.content.items()}
+
+
+def _read_bins(bins: Mapping[str, Any]) -> TargetBins:
+    edges = as_numbers(bins["edges"])
+    n, mae, low, high = (as_numbers(bins[key]) for key in ("n", "mae", "low", "high"))
+    n_train = None if bins.get("n_train") is None else as_numbers(bins["n_train"])
+    for part in (n, mae, low, high, n if n_train is None else n_train):
+        if len(part) != len(edges) - 1 or len(part) == 0:
+            raise ValueError(f"needed {len(edges) - 1} bins; got {len(part)}.")
+    return TargetBins(edges, n, mae, low, high, n_train)
+
+
+def error_by_target(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """The error by the value of each target, and by how often training had its label."""
+    slots = []
+    for target in union(run.targets for run in runs):
+        bins = [
+            (run.name, run.color, run.analyses["targets"][target])
+            for run in runs
+            if target in run.analyses.get("targets", {})
+        ]
+        if bins:
+            figure = draw.bins_figure(target, bins)
+            file = draw.file_name("error-by", target)
+            slots.append(page.slot(figures, figure, f"Error by {target}", file=file))
+    about = (
+        "Mean absolute error of test samples by their true value, with 95 % intervals as bands. "
+        "Below it, the number of samples: errors often grow where training had few."
+    )
+    shots = {f"{shot} shot": bars for shot in SHOTS if (bars := _shot_bars(runs, shot))}
+    if shots:
+        figure = draw.rows("MAE", shots)
+        slots.append(page.slot(figures, figure, "Error by shot group", file="error-by-shots"))
+        about += (
+            " Many, medium and few shot: labels with more than 100, 20 to 100, and fewer than 20 "
+            "training samples."
+        )
+    return page.section("Error by target", about, page.grid(slots))
+
+
+def _shot_bars(runs: Sequence[ReportRun], shot: str) -> list[tuple[str, int, ErrorGroup]]:
+    """The error of a shot group in every run, with its interval where the run has it."""
+    bars = []
+    for run in runs:
+        scores, key = run.scores("test"), f"{shot}_mae"
+        if isinstance(mae := scores.get(key), float):
+            ends = run.analyses.get("intervals", {}).get(key, (None, None))
+            n = int(scores.get(f"{shot}_n") or 0)
+            bars.append((run.name, run.color, ErrorGroup(shot, n, mae, *ends)))
+    return bars
+
+
+# ---------------------------------------------------------------------------------- by subgroup
+
+
+class SubgroupErrors(NamedTuple):
+    """The errors of the groups of a column."""
+
+    groups: list[ErrorGroup]
+    worst: str = ""
+    """The group with the largest error, of those with enough samples; empty if not known."""
+    gap: float | None = None
+    """Its error minus that of the best one."""
+
+
+def read_subgroups(result: AnalysisResult, run: PartialRun) -> dict[str, SubgroupErrors]:
+    """analyses/subgroups.json."""
+    return {
+        column: SubgroupErrors(
+            [read_group(group, group.get("value", "")) for group in errors["groups"]],
+            str(errors["worst"]),
+            float(errors["gap"]),
+        )
+        for column, errors in result.content.items()
+    }
+
+
+def error_by_subgroup(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """The error for each value of the further columns."""
+    columns = {run.name: _subgroups(run) for run in runs}
+    slots = []
+    for column in union(columns.values()):
+        errors = [(run, columns[run.name].get(column, SubgroupErrors([]))) for run in runs]
+        total = len({group.value for _, of_run in errors for group in of_run.groups})
+        part = f", the {draw.MAX_BARS} largest of {total}" if total > draw.MAX_BARS else ""
+        figure = draw.subgroup_figure(
+            [(run.name, run.color, found.groups) for run, found in errors]
+        )
+        notes = [
+            f"{run.name}: the worst is {draw.short(of_run.worst)}, {page.number(of_run.gap)} above "
+            "the best."
+            for run, of_run in errors
+            if of_run.gap is not None
+        ]
+        slots.append(
+            page.slot(
+                figures,
+                figure,
+                f"Error by {column}{part}",
+                note=" ".join(notes),
+                file=draw.file_name("subgroups", column),
+            )
+        )
+    about = (
+        "Mean absolute error of the test samples that share a value of a column. Lines are 95 % "
+        "intervals: where those of two bars overlap widely, the difference may be chance."
+    )
+    return page.section("Subgroups", about, page.grid(slots))
+
+
+def _subgroups(run: ReportRun) -> dict[str, SubgroupErrors]:
+    """The subgroups of the analysis; for columns without, those of scores.json, no intervals."""
+    scored = {
+        column: [
+            ErrorGroup(value, int(group.get("n") or 0), group["mae"], None, None)
+            for value, group in groups.items()
+            if isinstance(group.get("mae"), float)
+        ]
+        for column, groups in run.scores("subgroups").items()
+    }
+    of_scores = {column: SubgroupErrors(groups) for column, groups in scored.items() if groups}
+    analysed: dict[str, SubgroupErrors] = run.analyses.get("subgroups", {})
+    return analysed | {k: v for k, v in of_scores.items() if k not in analysed}

@@ -1,0 +1,136 @@
+"""Sections about the features: their map in two dimensions, and their similarities."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rnc.report import figures as draw
+from rnc.report import page
+from rnc.report.analyses import as_numbers
+from rnc.report.figures import Figure, SimilarityMatrix
+from rnc.report.runs import FeatureMap, ReportRun
+from rnc.report.samples import Pictures, color_columns
+from rnc.report.sections.numbers import readable_columns, union
+from rnc.run.folder import AnalysisResult
+from rnc.run.partial import PartialRun
+
+_METHODS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+_SIMILARITIES = {
+    "l2": "minus L2 distance",
+    "l1": "minus L1 distance",
+    "cosine": "cosine similarity",
+}
+
+
+def read_map(result: AnalysisResult, run: PartialRun) -> FeatureMap:
+    """analyses/map.json."""
+    method = str(result.content.get("method") or "map")
+    method = _METHODS.get(method, method)
+    return _feature_map(result, run, method, (f"{method} 1", f"{method} 2"))
+
+
+def read_pca(result: AnalysisResult, run: PartialRun) -> FeatureMap:
+    """analyses/pca.json."""
+    first, second = (float(share) for share in result.content["shares"])
+    axes = (f"component 1 ({first:.0%})", f"component 2 ({second:.0%})")
+    return _feature_map(result, run, "PCA", axes)
+
+
+def _feature_map(
+    result: AnalysisResult, run: PartialRun, method: str, axes: tuple[str, str]
+) -> FeatureMap:
+    points = np.column_stack([as_numbers(result.content[axis]) for axis in "xy"])
+    rows = np.array(result.content["rows"], dtype=np.int64)
+    if rows.shape != points.shape[:1] or len(rows) < 2:
+        raise ValueError(f"needed two or more rows, x and y; got {rows.shape} and {points.shape}.")
+    n = 0 if run.predictions is None else len(run.predictions)
+    finite = np.isfinite(points).all(axis=1)
+    if finite.sum() < 2 or not 0 <= rows.min() <= rows.max() < n:
+        raise ValueError(f"its rows are not among the {n} of predictions.csv.")
+    return FeatureMap(method, rows[finite], points[finite], axes, int(finite.sum()))
+
+
+def maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """The features of every run in two dimensions, coloured by a column that the reader chooses."""
+    slots, methods = [], []
+    for i, run in enumerate(runs):
+        if run.map is None:
+            continue
+        figure = draw.point_map(run.map.points, run.map.axes)
+        figure |= {"run": i, "points": run.places(run.map.rows)}
+        slots.append(
+            page.slot(
+                figures,
+                figure,
+                run.name,
+                note=_note(run, run.map),
+                file=draw.file_name("map", run.name),
+            )
+        )
+        methods.append(run.map.method)
+    if not slots:
+        return ""
+    about = (
+        f"The features of test samples in two dimensions ({', '.join(union([methods]))}). If they "
+        "keep the order of the targets, the colour of the target changes steadily. If they also "
+        "hold another column, its colours form patches. Point at a sample to see it in every run; "
+        "double-click to zoom in. On the keyboard: the arrow keys move through a map."
+    )
+    options = "".join(
+        f"<option>{page.escape(draw.short(column.title))}</option>"
+        for column, _, _ in color_columns(runs)
+    )
+    choice = (
+        '<div class="choice"><label>Colour by '
+        f'<select id="coloring">{options}</select></label><div id="scale"></div></div>'
+    )
+    return page.section("Feature map", about, choice + page.grid(slots, "pairs"))
+
+
+def _note(run: ReportRun, drawn: FeatureMap) -> str:
+    """How many samples a map shows, and the scores that say what it shows."""
+    part = f" of {drawn.total:,}, chosen at random" if len(drawn.rows) < drawn.total else ""
+    words = [f"{len(drawn.rows):,} samples{part}."]
+    spearman = run.scores("test").get("spearman")
+    if isinstance(spearman, float):
+        words.append(f"Order kept: Spearman {spearman:.3f}.")
+    for column, (score, chance) in readable_columns(run).items():
+        if isinstance(score, float):
+            beside = "" if chance is None else f" (chance {chance:.2f})"
+            words.append(f"Readable from the features: {column} {score:.2f}{beside}.")
+    return " ".join(words)
+
+
+def read_similarity(result: AnalysisResult, run: PartialRun) -> SimilarityMatrix:
+    """analyses/similarity.json and similarity.safetensors."""
+    labels = as_numbers(result.content["labels"])
+    matrix = result.tensors["matrix"].double().numpy()
+    if matrix.shape != (len(labels), len(labels)) or not len(labels):
+        raise ValueError(f"needed a matrix ({len(labels)}, {len(labels)}); got {matrix.shape}.")
+    if not np.isfinite(matrix).all():
+        raise ValueError("needed finite similarities; some are not.")
+    return SimilarityMatrix(str(result.content.get("target") or "target"), labels, matrix)
+
+
+def similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """The similarity matrix of every run, in the order of the target."""
+    slots = []
+    for run in runs:
+        matrix: SimilarityMatrix | None = run.analyses.get("similarity")
+        if matrix is not None:
+            name = _SIMILARITIES.get(str(run.fit.get("similarity", "l2")), "similarity")
+            slots.append(
+                page.slot(
+                    figures,
+                    draw.heat(matrix, name=name),
+                    run.name,
+                    note=f"{len(matrix.labels)} samples",
+                    file=draw.file_name("similarity", run.name),
+                )
+            )
+    about = (
+        "How similar the features of two samples are. Rows and columns are in the order of the "
+        "target. If the features keep that order, the similarity falls steadily away from the "
+        "diagonal."
+    )
+    return page.section("Similarity", about, page.grid(slots, "pairs"))

@@ -1,0 +1,105 @@
+"""The section about other data than the run's own: unseen targets, fewer samples, another table."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rnc.report import figures as draw
+from rnc.report import page
+from rnc.report.analyses import AnalysisReader, older_version, read_group
+from rnc.report.figures import ErrorGroup, Figure
+from rnc.report.runs import ReportRun
+from rnc.report.samples import Pictures
+from rnc.report.sections.numbers import union
+from rnc.run.folder import AnalysisResult
+from rnc.run.partial import PartialRun
+
+
+def other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """What the runs have of these analyses."""
+    slots = [*_unseen(runs, figures), *_reduced(runs, figures)]
+    about = (
+        "Unseen: targets outside the ranges that training has seen. Less data: models trained anew "
+        "on a share of the training samples. Transfer: the encoder on other data."
+    )
+    return page.section("Other data", about, page.grid(slots) + _transfer(runs))
+
+
+class UnseenErrors(NamedTuple):
+    """Errors inside and outside the ranges of the target that training has seen."""
+
+    ranges: str
+    groups: tuple[ErrorGroup, ErrorGroup]
+
+
+def _read_unseen(result: AnalysisResult, run: PartialRun) -> UnseenErrors:
+    seen, unseen = (read_group(result.content[name], name) for name in ("seen", "unseen"))
+    ranges = [f"{low:g} to {high:g}" for low, high in result.content.get("ranges") or []]
+    return UnseenErrors(", ".join(ranges), (seen, unseen))
+
+
+def _unseen(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
+    errors: list[tuple[ReportRun, UnseenErrors]] = [
+        (run, run.analyses["unseen"]) for run in runs if "unseen" in run.analyses
+    ]
+    if not errors:
+        return []
+    bars = {
+        f"{part} targets": [(run.name, run.color, of_run.groups[k]) for run, of_run in errors]
+        for k, part in enumerate(("seen", "unseen"))
+    }
+    ranges = union([[of_run.ranges for _, of_run in errors]])
+    note = f"Targets that training has seen: {draw.short('; '.join(ranges), 120)}."
+    figure = draw.rows("MAE", bars)
+    return [page.slot(figures, figure, "Unseen targets", note=note, file="unseen-targets")]
+
+
+def _read_reduced(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+    if "mean" not in result.content:
+        raise ValueError(older_version(run.path, "reduced"))
+    return [dict(row) for row in result.content["mean"]]
+
+
+def _reduced(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
+    marks = []
+    for run in runs:
+        curves: dict[str, list[tuple[float, float]]] = {}
+        for row in run.analyses.get("reduced", []):
+            if isinstance(row.get("mae"), float):
+                curve = curves.setdefault(str(row.get("scheme") or ""), [])
+                curve.append((float(row["n"]), row["mae"]))
+        for dash, (scheme, curve) in enumerate(curves.items()):
+            n, mae = np.array(sorted(curve)).T
+            name = f"{run.name}, {scheme}"
+            marks.append(draw.line(n, mae, name, color=run.color, dash=dash, dots=True))
+    if not marks:
+        return []
+    panel = {"title": "MAE, mean over the seeds", "marks": marks, "zero": True, "height": 1.4}
+    figure = draw.curves("training samples", [panel])
+    return [page.slot(figures, figure, "Less training data", file="less-data")]
+
+
+def _read_transfer(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+    data = str(result.content.get("data") or "other data")
+    return [dict(row) | {"data": data} for row in result.content["rows"]]
+
+
+def _transfer(runs: Sequence[ReportRun]) -> str:
+    rows = [
+        [run.name, row["data"], str(row.get("scheme") or "-")]
+        + [page.number(row.get(key)) for key in ("mae", "r2", "spearman")]
+        for run in runs
+        for row in run.analyses.get("transfer", [])
+    ]
+    if not rows:
+        return ""
+    head = ["Run", "Data", "Scheme", "MAE", "R²", "Spearman"]
+    return f"<h3>Transfer</h3>{page.table(head, rows)}"
+
+
+READERS: dict[str, AnalysisReader] = {
+    "unseen": _read_unseen,
+    "reduced": _read_reduced,
+    "transfer": _read_transfer,
+}
