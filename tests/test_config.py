@@ -14,7 +14,7 @@ from rnc.loss import circular
 CHOICES = {
     "scheme": "probe, finetune, regularize, end2end, two-stage, auto",
     "objective": "rnc, supcon, simclr, dino, own",
-    "regularizer": "none, ranksim, ordinal-entropy, fds",
+    "regularizer": "none, ranksim, ordinal-entropy, fds, fds-cumulative",
     "optimizer": "sgd, adamw",
     "head_solver": "sgd, exact",
     "device": "auto, cpu, cuda",

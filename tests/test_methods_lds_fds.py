@@ -180,18 +180,21 @@ def slow_calibration(
     bins: int,
     size: int = 5,
     sigma: float = 2.0,
-    momentum: float = 0.9,
+    momentum: float | None = 0.9,
 ) -> Tensor:
     """Statistics of bins with samples only, smoothed right after the last epoch."""
     mean: dict[int, Tensor] = {}
     variance: dict[int, Tensor] = {}
+    count: dict[int, int] = {}
     for features, classes in epochs:
         clipped = [min(max(c, 0), bins - 1) for c in classes]
         for b in set(clipped):
             rows = features[[i for i, c in enumerate(clipped) if c == b]]
             stats = rows.mean(0), rows.var(0) if len(rows) > 1 else torch.zeros_like(rows[0])
+            count[b] = count.get(b, 0) + len(rows)
+            stays = 1 - len(rows) / count[b] if momentum is None else momentum
             for kept, new in zip((mean, variance), stats, strict=True):
-                kept[b] = momentum * kept[b] + (1 - momentum) * new if b in kept else new
+                kept[b] = stays * kept[b] + (1 - stays) * new if b in kept else new
     out = []
     for row, label in zip(probe, labels, strict=True):
         b = min(max(label, 0), bins - 1)
@@ -211,9 +214,10 @@ def slow_calibration(
     return torch.stack(out)
 
 
+@pytest.mark.parametrize("momentum", [0.9, None])
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_fds_equals_the_definition(number: int) -> None:
-    fds = FDS(4, low=-10, high=-1)
+def test_fds_equals_the_definition(number: int, momentum: float | None) -> None:
+    fds = FDS(4, low=-10, high=-1, momentum=momentum)
     epochs = []
     for epoch in range(number):
         # Bins 6 and 7 stay empty, and bin 3 at first; one label is beyond each end.
@@ -225,12 +229,30 @@ def test_fds_equals_the_definition(number: int) -> None:
         fds.finish_epoch()
     labels = list(range(-2, 12))
     probe = torch.randn(len(labels), 4, dtype=torch.float64, requires_grad=True)
-    wanted = slow_calibration(epochs, probe, labels, 10)
+    wanted = slow_calibration(epochs, probe, labels, 10, momentum=momentum)
     calibrated = fds.calibrate(probe, torch.tensor(labels) - 10)
     torch.testing.assert_close(calibrated, wanted, rtol=1e-9, atol=1e-9)
     upstream = torch.randn_like(probe)
     (own,), (slow,) = (torch.autograd.grad(x, probe, upstream) for x in (calibrated, wanted))
     torch.testing.assert_close(own, slow, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_cumulative_statistics_are_means_over_all_samples(original: bool) -> None:
+    """As published, a bin that is first seen late starts with its own statistics, too."""
+    fds = FDS(3, low=0, high=9, momentum=None, original=original)
+    epochs = [torch.randn(n, 3, dtype=torch.float64) + n for n in (8, 4, 20)]
+    late = torch.randn(6, 3, dtype=torch.float64)
+    for number, features in enumerate(epochs):
+        fds.collect(features, torch.full((len(features),), 4))
+        if number == 2:
+            fds.collect(late, torch.full((6,), 7))
+        fds.finish_epoch()
+    variances = torch.stack([len(rows) * rows.var(0) for rows in epochs])
+    torch.testing.assert_close(fds.mean[4], torch.cat(epochs).mean(0))
+    torch.testing.assert_close(fds.variance[4], variances.sum(0) / 32)
+    torch.testing.assert_close(fds.mean[7], late.mean(0))
+    torch.testing.assert_close(fds.variance[7], late.var(0))
 
 
 def trained(**options: Any) -> FDS:
@@ -344,5 +366,5 @@ def test_fds_errors_say_what_to_do() -> None:
         FDS(4, low=3, high=3)
     with pytest.raises(ValueError, match=r"more bins than half of size=9; got \(3,\) bins"):
         FDS(4, low=0, high=2, size=9)
-    with pytest.raises(ValueError, match=r"0 <= momentum <= 1; got d=4, momentum=2"):
+    with pytest.raises(ValueError, match=r"0 <= momentum <= 1, or None; got d=4, momentum=2"):
         FDS(4, low=0, high=9, momentum=2)

@@ -290,6 +290,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "ranksim": END2END | {"regularizer": "ranksim"},
     "ordinal entropy": END2END | {"regularizer": "ordinal-entropy"},
     "fds": END2END | {"regularizer": "fds"},
+    "cumulative fds": END2END | {"regularizer": "fds-cumulative"},
     "lds": END2END | {"lds": True},
 }
 

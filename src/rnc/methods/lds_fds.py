@@ -188,7 +188,7 @@ class FDS(Calibration):
         kernel: Kernel = "gaussian",
         size: int = 5,
         sigma: float = 2.0,
-        momentum: float = 0.9,
+        momentum: float | None = 0.9,
         original: bool = False,
         validate: bool = True,
     ) -> None:
@@ -202,16 +202,21 @@ class FDS(Calibration):
             kernel: the form of the window.
             size: the number of bins in the window, odd.
             sigma: its width in bins.
-            momentum: the part of a bin's statistics that stays at the end of an epoch.
+            momentum: the part of a bin's statistics that stays at the end of an epoch; 0.9 is what
+                the released code runs with. None is its other option, cumulative statistics: the
+                means over all epochs, each counting as many samples as it had in the bin.
             original: as published, for whole labels. The smoothed statistics are an epoch older
                 than the others; bins without samples join in with mean 0 and variance 1; the
                 Gaussian is folded; labels beyond the bins count only beside one in the last bin.
+                It does not change the momentum.
             validate: raise for NaN and infinite values, which waits once for a GPU. Without it
                 they are left out of the statistics.
         """
         super().__init__()
-        if d < 1 or not 0 <= momentum <= 1:
-            raise ValueError(f"FDS needs d >= 1 and 0 <= momentum <= 1; got {d=}, {momentum=}.")
+        if d < 1 or not (momentum is None or 0 <= momentum <= 1):
+            raise ValueError(
+                f"FDS needs d >= 1 and 0 <= momentum <= 1, or None; got {d=}, {momentum=}."
+            )
         self.grid = label_grid(low, high, step)
         window = label_window(kernel, size, sigma, folded=original)
         bins = self.grid.bins[0]
@@ -318,7 +323,10 @@ class FDS(Calibration):
         mean = sums[:, 1 : 1 + d] / n.clamp(min=1)
         squares = sums[:, 1 + d :] - n * mean.square()
         variance = (squares / (n - 1).clamp(min=1)).clamp(min=0)
-        change = (1 - self.momentum * known.double().reshape(-1, 1)) * (n > 0)
+        if self.momentum is None:
+            change = n / (self.count[:, None] + n).clamp(min=1)
+        else:
+            change = (1 - self.momentum * known.double().reshape(-1, 1)) * (n > 0)
         self.mean.lerp_(mean, change.expand_as(mean))
         self.variance.lerp_(variance, change.expand_as(mean))
         self.count += n[:, 0]
@@ -356,7 +364,7 @@ def _neighbours(bins: int, size: int) -> Tensor:
     return (bins - 1) - (bins - 1 - around.abs()).abs()
 
 
-def fds_calibration(setup: MethodSetup) -> FDS:
+def fds_calibration(setup: MethodSetup, *, momentum: float | None = 0.9) -> FDS:
     """FDS with bins for the training targets of a setup."""
     options = setup.options
     grid = label_grid(options.low, options.high, options.step, targets=setup.targets)
@@ -366,6 +374,7 @@ def fds_calibration(setup: MethodSetup) -> FDS:
         low=low,
         high=low + step * (grid.bins[0] - 1),
         step=step,
+        momentum=momentum,
         original=options.original,
         validate=False,
     )

@@ -7,6 +7,7 @@ that a script adds to a dict is a name for FitConfig and RnCRegressor in that pr
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -210,6 +211,13 @@ REGULARIZERS: dict[str, RegularizerSpec] = {
     "fds": RegularizerSpec(
         title="FDS",
         calibration=fds_calibration,
+        uses_bins=True,
+        limits=_FDS,
+        original=_FDS,
+    ),
+    "fds-cumulative": RegularizerSpec(
+        title="FDS, cumulative",
+        calibration=partial(fds_calibration, momentum=None),
         uses_bins=True,
         limits=_FDS,
         original=_FDS,
