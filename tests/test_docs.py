@@ -13,10 +13,19 @@ from rnc.analyses.registry import ANALYSES
 from rnc.encoders import ENCODERS
 from rnc.heads import HEADS
 from rnc.loss.pairwise import LABEL_DISTANCES
+from rnc.methods.registry import OBJECTIVES, REGULARIZERS, ObjectiveSpec, RegularizerSpec
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-NAMES: tuple[dict[str, Any], ...] = (ENCODERS, LABEL_DISTANCES, HEADS, ANALYSES, CORRUPTIONS)
+NAMES: tuple[dict[str, Any], ...] = (
+    ENCODERS,
+    LABEL_DISTANCES,
+    HEADS,
+    OBJECTIVES,
+    REGULARIZERS,
+    ANALYSES,
+    CORRUPTIONS,
+)
 
 
 def test_the_examples_run_one_after_the_other(
@@ -32,7 +41,7 @@ def test_the_examples_run_one_after_the_other(
             stack.enter_context(patch.dict(known))  # what an example adds goes with it
         for place, block in enumerate(blocks, start=1):
             exec(compile(block, f"docs/extending.md, block {place}", "exec"), seen)
-        assert sum(map(len, NAMES)) == sum(before) + 4
+        assert sum(map(len, NAMES)) == sum(before) + 6
     assert [len(known) for known in NAMES] == before
     assert seen["again"].predict(seen["X"]).shape == (120, 1)
     assert (tmp_path / "runs" / "table" / "scores.json").exists()
@@ -51,6 +60,37 @@ def test_every_test_that_is_named_is_there() -> None:
     assert len(named) >= 7
     tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/test_*.py"))
     assert not [name for name in named if f"\ndef {name}(" not in tests]
+
+
+def row_of(name: str, spec: ObjectiveSpec | RegularizerSpec) -> str:
+    """The row of a method in docs/choosing.md, from its entry."""
+    rate = weight = ""
+    needs = []
+    if isinstance(spec, ObjectiveSpec):
+        flag, rate = "objective", f"{spec.lr:g}"
+        needs += [f"{spec.rows} rows in a batch"] if spec.rows > 1 else []
+        needs += [f"{spec.views} views"] if spec.views else []
+    else:
+        flag = "regularizer"
+        weight = "" if spec.weight is None else f"{spec.weight:g}"
+        if spec.published_weight is not None:
+            weight += f" (published: {spec.published_weight:g})"
+    if spec.limits.several_targets:
+        needs.append("one target" + (", on a line" if spec.limits.circular_labels else ""))
+    needs += ["bins"] if spec.uses_bins else []
+    changed = "yes" if spec.original is not None else "no"
+    cells = [f"`--{flag} {name}`", spec.title, rate, weight, "; ".join(needs), changed]
+    return "| " + " | ".join(cells) + " |"
+
+
+def test_the_table_of_methods_is_the_registry() -> None:
+    text = (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8")
+    table = text[text.index("## The methods") : text.index("## What each costs")]
+    rows = [re.sub(r"(?<=\|) +(?=\|)", " ", row) for row in table.splitlines() if "`--" in row[:5]]
+    entries = [*OBJECTIVES.items(), *REGULARIZERS.items()]
+    assert rows == [re.sub(r"(?<=\|) +(?=\|)", " ", row_of(*entry)) for entry in entries]
+    blind = [name for name, spec in OBJECTIVES.items() if not spec.uses_targets]
+    assert f"{' and '.join(f'`{name}`' for name in blind)} do not look at the targets" in table
 
 
 def test_the_readme_leads_here() -> None:
