@@ -8,11 +8,18 @@ import pytest
 from rnc.config import FitConfig
 from rnc.data import Table
 from rnc.experiments import RESULTS, Data
+from rnc.experiments.cost import cost_of
 from rnc.experiments.data import _FIT
-from rnc.experiments.plan import Setting, canonical
-from rnc.experiments.published import _TABLES, HEADS, PAPER_DATASETS, RATIO, SOURCES, published
-from rnc.experiments.run import base_config
-from rnc.experiments.store import Store, cost_of, end2end_of, run_key
+from rnc.experiments.plan import Setting, base_config, canonical
+from rnc.experiments.published import (
+    _TABLES,
+    PAPER_DATASETS,
+    PAPER_HEADS,
+    RATIO,
+    SOURCES,
+    published,
+)
+from rnc.experiments.store import Store, end2end_of, run_key
 from rnc.run.folder import DoesNotApply
 from training_cases import columns
 
@@ -63,7 +70,7 @@ def test_heads_gain_from_rnc_what_the_text_of_the_paper_says(dataset: str, perce
         key[0]: value.mean for key, value in published("main", dataset).items() if key[2] != "R2"
     }
     assert len(found) == 14
-    gains = [1 - found[f"RnC({name})"] / found[name] for name in HEADS.values()]
+    gains = [1 - found[f"RnC({name})"] / found[name] for name in PAPER_HEADS.values()]
     assert round(100 * mean(gains), 1) == percent
 
 
@@ -113,7 +120,7 @@ def _error(dataset: str) -> str:
 
 def test_main_trains_seven_times_end_to_end_and_one_encoder_per_seed(tmp_path) -> None:
     plan = RESULTS["main"](digits_setting(seeds=2))
-    cost = cost_of(plan.jobs, Store(tmp_path))
+    cost = cost_of(plan.runs, Store(tmp_path))
     assert len(plan.lines) == 14
     assert (cost.runs, cost.finished, cost.encoders) == (28, 0, 2)
     # 12 epochs end to end for 7 heads, 12 of the encoder, and 7 heads that are solved
@@ -130,23 +137,23 @@ def test_work_counts_views(tmp_path) -> None:
 @pytest.mark.parametrize("name", ["correlation", "spurious", "std"])
 def test_some_tables_need_nothing_that_main_has_not_trained(name: str) -> None:
     setting = digits_setting()
-    known = {run_key(job) for job in RESULTS["main"](setting).jobs}
-    assert {run_key(job) for job in RESULTS[name](setting).jobs} <= known
+    known = {run_key(run) for run in RESULTS["main"](setting).runs}
+    assert {run_key(run) for run in RESULTS[name](setting).runs} <= known
 
 
 def test_two_stages_begin_with_the_end_to_end_runs_of_main() -> None:
     setting = digits_setting()
-    known = {run_key(job) for job in RESULTS["main"](setting).jobs}
-    later = [job for job in RESULTS["two-stage"](setting).jobs if job.config.scheme == "two-stage"]
+    known = {run_key(run) for run in RESULTS["main"](setting).runs}
+    later = [run for run in RESULTS["two-stage"](setting).runs if run.config.scheme == "two-stage"]
     assert len(later) == 7
-    assert {run_key(end2end_of(job)) for job in later} <= known
+    assert {run_key(end2end_of(run)) for run in later} <= known
 
 
 def test_tables_share_encoders(tmp_path) -> None:
     setting, store = digits_setting(), Store(tmp_path)
     plans = {name: RESULTS[name](setting) for name in RESULTS}
-    alone = sum(cost_of(plan.jobs, store).encoders for plan in plans.values())
-    together = cost_of([job for plan in plans.values() for job in plan.jobs], store)
+    alone = sum(cost_of(plan.runs, store).encoders for plan in plans.values())
+    together = cost_of([run for plan in plans.values() for run in plan.runs], store)
     # one each: rnc, simclr, dino, supcon; 2 for transfer, unseen, similarity and augmentation;
     # resnet50, larger images; 3 smaller training sets; 3 numbers of positives
     assert together.encoders == 4 + 4 * 2 + 2 + 3 + 3
@@ -154,9 +161,9 @@ def test_tables_share_encoders(tmp_path) -> None:
 
 
 def test_transfer_goes_both_ways_with_the_sizes_of_the_paper() -> None:
-    jobs = RESULTS["transfer"](paper_setting("agedb")).jobs
-    assert len(jobs) == 8
-    assert all(job.start is not None for job in jobs)
+    runs = RESULTS["transfer"](paper_setting("agedb")).runs
+    assert len(runs) == 8
+    assert all(run.start is not None for run in runs)
 
 
 def test_epochs_of_heads_follow_those_of_the_encoder() -> None:
@@ -186,7 +193,7 @@ def test_end_to_end_may_have_a_rate_of_its_own() -> None:
 
 def test_positives_are_quarters_of_the_batch() -> None:
     plan = RESULTS["ablation-positives"](paper_setting("agedb"))
-    assert [job.config.positives for job in plan.jobs] == [128, 256, 384, None]
+    assert [run.config.positives for run in plan.runs] == [128, 256, 384, None]
 
 
 # ----------------------------------------------------------------------------- what does not apply

@@ -5,76 +5,142 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
+from rnc.cli import app
 from rnc.config import FitConfig
-from rnc.experiments.compare import (
-    FINETUNE,
-    METHODS,
-    PROBE,
-    REGRESSION,
-    Method,
-    Result,
-    comparison_table,
-    digits_config,
-    run_comparison,
-)
+from rnc.experiments import Data, Method, compare
+from rnc.experiments.comparison import FINETUNED, METHODS, PROBED, REGRESSION, comparison_plan
+from rnc.experiments.plan import Row, Setting, base_config
+from rnc.experiments.store import run_key
+from rnc.experiments.write import table
 from rnc.training.loop import Record
+from training_cases import columns
+
+FAST = {"encoder": "mlp", "batch_size": 16, "device": "cpu", "head_epochs": 1, "prototypes": 16}
 
 
-def result(group: str, method: str, seed: int, mae: float) -> Result:
-    return Result(group, method, seed, mae, r2=0.5, spearman=0.25, seconds=1.5)
+def row(setting: str, method: str, score: str, *values: float) -> Row:
+    return Row(method, setting, score, values)
 
 
 def test_the_table_has_the_groups_of_the_paper_sorted_by_error() -> None:
-    table = comparison_table(
+    lines = table(
         [
-            result(REGRESSION, "L1", 0, 3.0),
-            result(PROBE, "SupCon", 0, 4.0),
-            result(PROBE, "RnC", 0, 2.0),
-            result(PROBE, "RnC", 1, 3.0),
-            result(FINETUNE, "RnC", 0, 1.0),
-        ]
+            row(PROBED, "SupCon", "MAE", 4.0),
+            row(PROBED, "RnC", "MAE", 2.0, 3.0),
+            row(PROBED, "RnC", "R2", 0.5, 0.5),
+            row(PROBED, "Broken", "MAE"),
+            row(FINETUNED, "RnC", "MAE", 1.0),
+            row(REGRESSION, "L1", "MAE", 3.0),
+            row(PROBED, "DINO", "MAE", 3.5),
+        ],
+        grouped=True,
     )
-    assert table.splitlines()[2:] == [
-        f"| *{PROBE}* | | | | |",
-        "| RnC | 2.500 ± 0.707 | 0.500 ± 0.000 | 0.250 ± 0.000 | 1.50 |",
-        "| SupCon | 4.000 | 0.500 | 0.250 | 1.50 |",
-        f"| *{FINETUNE}* | | | | |",
-        "| RnC | 1.000 | 0.500 | 0.250 | 1.50 |",
-        f"| *{REGRESSION}* | | | | |",
-        "| L1 | 3.000 | 0.500 | 0.250 | 1.50 |",
+    assert lines == [
+        "| method | MAE | R2 |",
+        "| --- | --- | --- |",
+        f"| *{PROBED}* |  |  |",
+        "| RnC | 2.500 ± 0.707 | 0.500 ± 0.000 |",
+        "| DINO | 3.500 |  |",
+        "| SupCon | 4.000 |  |",
+        "| Broken | diverged |  |",
+        f"| *{FINETUNED}* |  |  |",
+        "| RnC | 1.000 |  |",
+        f"| *{REGRESSION}* |  |  |",
+        "| L1 | 3.000 |  |",
     ]
 
 
-def test_every_method_has_a_config_and_a_folder_of_its_own() -> None:
-    common = digits_config(1).to_json()
-    configs = [FitConfig(**(common | method.changes)) for method in METHODS]
-    assert len(set(configs)) == len({method.folder for method in METHODS}) == len(METHODS)
-    assert {config.objective for config in configs} == {"rnc", "supcon", "simclr", "dino"}
+def test_every_method_has_a_run_of_its_own() -> None:
+    data = Data.of_digits()
+    setting = Setting(data, base_config(data, "quick", 1, {}), 1)
+    plan = comparison_plan(setting)
+    learned = [method for method in METHODS if method.learns_representation]
+    assert len(plan.runs) == len(METHODS) + len(learned)
+    assert len({run_key(run) for run in plan.runs}) == len(plan.runs)
+    assert {run.config.objective for run in plan.runs} == {"rnc", "supcon", "simclr", "dino"}
+
+
+def test_what_the_digits_are_compared_with_stays() -> None:
+    """The numbers of docs/results.md were trained with this config."""
+    from rnc.experiments.comparison import _on_digits
+
+    data = Data.of_digits()
+    config = base_config(data, "quick", 12, _on_digits(12))
+    assert config == FitConfig(
+        preset="quick",
+        encoder="small-cnn",
+        epochs=12,
+        head_epochs=12,
+        batch_size=64,
+        lr=2e-3,
+        image_size=16,
+        flip=False,
+        prototypes=256,
+    )
 
 
 def test_runs_and_scores_are_left_in_the_folder(tmp_path: Path) -> None:
     methods = [Method("SupCon", {"objective": "supcon"}), Method("L1", {"scheme": "end2end"})]
     records: list[Record] = []
-    table = run_comparison(tmp_path, seeds=1, epochs=1, methods=methods, show=records.append)
+    rows = compare("digits", tmp_path, seeds=1, epochs=1, methods=methods, show=records.append)
     assert [record.stage for record in records] == ["encoder", "head", *["finetune"] * 2, "end2end"]
-    assert (tmp_path / "comparison.md").read_text(encoding="utf-8") == table
+    text = (tmp_path / "comparison.md").read_text(encoding="utf-8")
+    assert "\n".join(table(rows, grouped=True)) in text
     with (tmp_path / "comparison.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert [(row["group"], row["method"]) for row in rows] == [
-        (PROBE, "SupCon"),
-        (FINETUNE, "SupCon"),
+        lines = list(csv.DictReader(file))
+    assert [(line["setting"], line["method"]) for line in lines[::4]] == [
+        (PROBED, "SupCon"),
+        (FINETUNED, "SupCon"),
         (REGRESSION, "L1"),
     ]
-    assert float(rows[0]["seconds"]) == pytest.approx(records[0].seconds)
-    assert rows[1]["seconds"] == rows[0]["seconds"]
-    probe, tuned = (
-        json.loads((tmp_path / name / "scores.json").read_text())["validation_error"]
-        for name in ("supcon-0", "supcon-finetuned-0")
-    )
-    assert tuned <= probe * (1 + 1e-6)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
-        "l1-0",
-        "supcon-0",
-        "supcon-finetuned-0",
+    seconds = [float(line["mean"]) for line in lines if line["score"] == "seconds per epoch"]
+    assert seconds[0] == pytest.approx(records[0].seconds, rel=1e-4)
+    assert seconds[1] == seconds[0]
+    errors = {}
+    for folder in (tmp_path / "runs").iterdir():
+        scheme = json.loads((folder / "config.json").read_text())["fit"]["scheme"]
+        errors[scheme] = json.loads((folder / "scores.json").read_text())["validation_error"]
+    assert set(errors) == {"probe", "finetune", "end2end"}
+    assert errors["finetune"] <= errors["probe"] * (1 + 1e-6)
+
+
+def test_an_objective_of_ones_own_is_a_row(tmp_path: Path) -> None:
+    def centred(features: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (features.mean(dim=(1, 2)) - targets[:, 0].float() / 20).square().mean()
+
+    methods = [Method("RnC", {}), Method("Centred", {}, centred)]
+    rows = compare(columns(), tmp_path, seeds=1, epochs=1, methods=methods, fit=FAST)
+    errors = {(row.method, row.setting): row.values for row in rows if row.score == "MAE"}
+    assert list(errors) == [
+        (name, group) for name in ("RnC", "Centred") for group in (PROBED, FINETUNED)
     ]
+    assert errors["RnC", PROBED] != errors["Centred", PROBED]
+
+
+def test_methods_for_one_target_are_left_out_with_two(tmp_path: Path) -> None:
+    said: list[str] = []
+    methods = [method for method in METHODS if method.name in ("L1", "LDE")]
+    options = {"seeds": 1, "epochs": 1, "fit": FAST, "methods": methods}
+    rows = compare(columns(targets=2), tmp_path, say=said.append, **options)
+    assert {row.method for row in rows} == {"L1"}
+    assert said[0] == "LDE left out: it needs one target, own has 2."
+
+
+def test_the_command_compares_on_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(compare.__kwdefaults__, "methods", [METHODS[5]])
+    lines = "".join(f"{i},{2 * i + i % 7}\n" for i in range(90))
+    (tmp_path / "houses.csv").write_text("area,price\n" + lines)
+    words = ["compare", str(tmp_path / "houses.csv"), "--target", "price", "--seeds", "1"]
+    words += ["--epochs", "1", "--batch-size", "16", "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert f"| *{REGRESSION}* |" in result.stdout
+    assert "comparison on houses.csv: 1 runs; left to train" in result.stdout
+    assert f"Table: {tmp_path / 'out' / 'comparison.md'}" in result.stdout
+    folder = next((tmp_path / "out" / "runs").iterdir())
+    config = json.loads((folder / "config.json").read_text())
+    assert config["data"]["source"] == str(tmp_path / "houses.csv")
+    assert config["fit"]["preset"] == "quick"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from rnc.cli import app
 from rnc.data import Table, table_from_arrays
 from rnc.experiments import RESULTS, Data, reproduce
-from rnc.experiments.__main__ import command
+from rnc.experiments.paper import result_names
 from rnc.experiments.plan import Plan, Row
-from rnc.experiments.run import _names
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, table
 from rnc.files import write_text
@@ -87,7 +87,7 @@ def test_a_second_call_trains_nothing(everything, monkeypatch) -> None:
     def no_training(*args, **options):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("rnc.experiments.store.train", no_training)
+    monkeypatch.setattr("rnc.experiments.store.train_encoder", no_training)
     monkeypatch.setattr("rnc.experiments.store.fit_run", no_training)
     said: list[str] = []
     assert run("all", out, say=said.append) == rows
@@ -168,10 +168,10 @@ def test_numbers_of_the_paper_stand_beside_ours(tmp_path) -> None:
 def test_a_training_that_diverges_is_said_and_left_out(tmp_path, monkeypatch) -> None:
     finish = Store.finish
 
-    def diverge(store, job, show, *, name=None):
-        if job.config.scheme == "end2end":
+    def diverge(store, run, show, *, name=None):
+        if run.config.scheme == "end2end":
             raise FloatingPointError("The loss became nan.")
-        return finish(store, job, show, name=name)
+        return finish(store, run, show, name=name)
 
     monkeypatch.setattr(Store, "finish", diverge)
     said: list[str] = []
@@ -211,7 +211,7 @@ def test_a_section_says_what_is_ours() -> None:
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"no result 'corrupt'; known are main, .*, all\. Did you"):
-        _names("corrupt")
+        result_names("corrupt")
 
 
 def test_a_dataset_needs_its_folder(tmp_path) -> None:
@@ -221,11 +221,7 @@ def test_a_dataset_needs_its_folder(tmp_path) -> None:
 
 @pytest.fixture
 def cli():
-    import typer
-
-    app = typer.Typer()
-    app.command()(command)
-    return lambda *words: CliRunner().invoke(app, list(words))
+    return lambda *words: CliRunner().invoke(app, ["reproduce", *words])
 
 
 @pytest.mark.parametrize(
@@ -233,7 +229,7 @@ def cli():
     [
         (["mian"], "There is no result 'mian'"),
         (["main", "--data", "agedb"], "--root DIR"),
-        (["main", "--data", "agdb"], "one of agedb, imdb-wiki"),
+        (["main", "--data", "agdb"], "a dataset (agedb, imdb-wiki"),
         (["transfer", "--data", "HOUSES", "--target", "price"], "--other FILE"),
     ],
 )

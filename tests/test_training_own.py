@@ -12,7 +12,6 @@ from torch import Tensor
 
 from rnc import RnCRegressor, rnc_loss
 from rnc.config import FitConfig
-from rnc.experiments.compare import PROBE, Method, compare_methods
 from rnc.run.fit import fit_run
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, quick, same, weights
@@ -92,12 +91,6 @@ def test_the_estimator_takes_one() -> None:
     estimator.fit(table.x, table.y[:, 0])
     assert [record.stage for record in estimator.history_] == ["encoder", "encoder", "head"]
     assert estimator.history_[1].train_loss < estimator.history_[0].train_loss
-
-
-def test_the_comparison_has_a_row_for_it(tmp_path: Path) -> None:
-    methods = [Method("RnC", {}), Method("Centred", {}, centred)]
-    results = compare_methods(columns(), quick(), tmp_path, seeds=[0], methods=methods)
-    assert [result.method for result in results if result.group == PROBE] == ["RnC", "Centred"]
 
 
 def test_it_may_have_weights_of_its_own_elsewhere() -> None:

@@ -8,7 +8,7 @@ import typer
 
 from rnc.cli.datasets import datasets
 from rnc.cli.fit import demo, fit
-from rnc.cli.paper import FORWARD, compare, reproduce
+from rnc.cli.paper import compare, reproduce
 from rnc.cli.runs import evaluate, export, predict, report
 from rnc.cli.search import search
 
@@ -21,10 +21,8 @@ app = typer.Typer(
 
     Start with `rnc demo`, then `rnc fit table.csv --target price --out runs/price`.""",
 )
-for command in (demo, fit, predict, evaluate, report, export, search, compare):
+for command in (demo, fit, predict, evaluate, report, export, search, compare, reproduce):
     app.command()(command)
-# It has flags and a help text of its own, which take a second to import.
-app.command(add_help_option=False, context_settings=FORWARD)(reproduce)
 app.add_typer(datasets, name="datasets")
 
 

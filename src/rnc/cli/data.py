@@ -69,12 +69,17 @@ class DataFlags:
 
 def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", "DataSource"]:
     """The data, and what config.json says so that they can be read again."""
-    dataset = _dataset(flags)
-    source = _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
+    source = source_of(flags)
     table = source.read(config.image_size)
-    if dataset is not None:  # other files are evaluated by these names
+    if source.is_copy:  # other files are evaluated by these names
         source = dataclasses.replace(source, target=table.target_names)
     return table, source
+
+
+def source_of(flags: DataFlags) -> "DataSource":
+    """Where the data are and how to read them, as the flags say."""
+    dataset = _dataset(flags)
+    return _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
 
 
 def _dataset(flags: DataFlags) -> "Dataset | None":

@@ -20,12 +20,18 @@ _NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., None]:
     """Give a command one flag per field of some dataclasses, in place of its **options.
 
-    An annotation holds the help as text, or a parameter of typer's.
+    An annotation holds the help as text, or a parameter of typer's. A parameter that the command
+    has by the name of a field takes its place, with a default and a help text of its own.
     """
     flags = []
+    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    taken = {p.name for p in own}
     for cls in classes:
         hints = get_type_hints(cls, include_extras=True)
         for field in dataclasses.fields(cls):
+            if field.name in taken:
+                continue
             missing = field.default is dataclasses.MISSING
             flags.append(
                 inspect.Parameter(
@@ -35,8 +41,6 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
                     annotation=_annotation(field.name, *get_args(hints[field.name])),
                 )
             )
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     command.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
     return command
@@ -80,6 +84,18 @@ def flag_value(cls: Any, name: str, value: Any) -> Any:
         return value
     pairs = (pair(_flag(name, kind), text) for text in value)
     return {key: guess(word) for key, word in pairs}
+
+
+def typed_fields(context: typer.Context, filled: Any) -> dict[str, Any]:
+    """The fields of a dataclass from `take` whose flags were typed, even where at the default."""
+    sources = {
+        field.name: context.get_parameter_source(field.name) for field in dataclasses.fields(filled)
+    }
+    return {
+        name: getattr(filled, name)
+        for name, source in sources.items()
+        if source is not None and source.name == "COMMANDLINE"
+    }
 
 
 def typed(fields: Any) -> list[str]:

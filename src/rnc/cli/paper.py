@@ -1,38 +1,214 @@
-"""Commands for the paper's tables: compare and reproduce."""
+"""Commands that train several runs: compare and reproduce."""
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from rnc.cli.terminal import bar, friendly
+from rnc.cli.data import DataFlags, describe, read_source, source_of
+from rnc.cli.flags import take, typed_fields, with_flags
+from rnc.cli.terminal import bar, console, friendly
+from rnc.config import FitConfig, Preset
 
-FORWARD = {"allow_extra_args": True, "ignore_unknown_options": True}
+if TYPE_CHECKING:
+    from rnc.experiments import Data
+
+_DIGITS = "digits"
+_SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
+_SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
+_GOES_ON = "The same command goes on from here."
+
+PresetFlag = Annotated[Preset, typer.Option(help="paper: 400 epochs; quick: a first look")]
+End2EndRate = Annotated[
+    float | None, typer.Option(help="learning rate of end-to-end training, if not --lr")
+]
 
 
 def compare(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help=_SOURCES)] = _DIGITS,
     out: Annotated[Path, typer.Option(help="folder for the runs and the table")] = Path(
         "runs/compare"
     ),
     seeds: Annotated[int, typer.Option(min=1, help="how many times, with different seeds")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="of every method")] = 12,
+    preset: PresetFlag = "quick",
+    end2end_lr: End2EndRate = None,
+    **options: Any,
 ) -> None:
-    """Train every method of the paper on the demo's digits, and print its Table 2.
+    """Train every method of the paper on the same data, and print its Table 3.
+
+    For instance:
+
+        rnc compare
+
+        rnc compare houses.csv --target price --seeds 5 --out runs/houses-compared
 
     Probe and fine-tuning of RnC, SupCon, SimCLR and DINO, and the regression methods end to end,
-    with one encoder, rate and number of epochs. Takes about eight minutes on a CPU.
+    with one encoder, rate and number of epochs. On the digits it takes about eight minutes on a
+    CPU. Runs that are finished are not trained again.
     """
-    from rnc.experiments.compare import run_comparison
+    from rnc.experiments.comparison import NAME, compare
+    from rnc.experiments.write import table
+    from rnc.run.fit import typed_command
 
-    with friendly(), bar() as show:
-        table = run_comparison(out, seeds=seeds, epochs=epochs, show=show)
-    Console().print(table, markup=False)
-    Console().print(f"Table: {out / 'comparison.md'}")
+    with friendly(_GOES_ON), bar(one_line=True) as show:
+        fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
+        rows = compare(
+            _read(take({**options, "source": source}, DataFlags), FitConfig(**fit)),
+            out,
+            seeds=seeds,
+            preset=preset,
+            fit=fit,
+            end2end_lr=end2end_lr,
+            command=typed_command(),
+            show=show,
+            say=_say,
+        )
+    Console().print("\n".join(table(rows, grouped=True)), markup=False)
+    Console().print(f"Table: {out / NAME}.md")
 
 
-def reproduce(context: typer.Context) -> None:
-    """Train what a table or figure of the paper needs; ours beside the published numbers."""
-    from rnc.experiments.__main__ import main
+with_flags(compare, DataFlags, FitConfig)
 
-    main(context.args, "rnc reproduce")
+
+def reproduce(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="main, sota, correlation, transfer, unseen, ablation-positives, "
+            "ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, "
+            "efficiency, corruptions, reduced-data, spurious; or all",
+            show_default=False,
+        ),
+    ],
+    source: Annotated[str, typer.Option("--data", help=_SOURCES)] = _DIGITS,
+    nuisance: Annotated[
+        str | None, typer.Option(help="for spurious: column that the target does not depend on")
+    ] = None,
+    other: Annotated[
+        str | None, typer.Option(help="for transfer: a second dataset's name, or a second file")
+    ] = None,
+    other_root: Annotated[Path | None, typer.Option(help="folder of its copy")] = None,
+    out: Annotated[Path, typer.Option(help="folder for runs and tables")] = Path("runs/paper"),
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="how many; default: 3, for std 5; with preset quick 1, for std 3"),
+    ] = None,
+    preset: PresetFlag = "quick",
+    end2end_lr: End2EndRate = None,
+    **options: Any,
+) -> None:
+    """Train what a table or figure of the paper needs; ours beside the published numbers.
+
+    For instance:
+
+        rnc reproduce main
+
+        rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
+
+        rnc reproduce all --data houses.csv --target price --nuisance town
+
+    Runs that are finished are not trained again, whichever table they were trained for.
+    """
+    from rnc.experiments.paper import reproduce, result_names
+    from rnc.run.fit import typed_command
+
+    with friendly(_GOES_ON), bar(one_line=True) as show:
+        result_names(name)  # before data are read, which may take long
+        fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
+        flags, config = take({**options, "source": source}, DataFlags), FitConfig(**fit)
+        data = _read(_with_subgroup(flags, nuisance), config, has_other=other is not None)
+        if nuisance is not None:
+            data = dataclasses.replace(data, nuisance=nuisance)
+        if other is not None:
+            data = data.with_other(_read_second(flags, other, other_root, config, data))
+        reproduce(
+            name,
+            data,
+            out,
+            seeds=seeds,
+            preset=preset,
+            fit=fit,
+            end2end_lr=end2end_lr,
+            command=typed_command(),
+            show=show,
+            say=_say,
+        )
+
+
+with_flags(reproduce, DataFlags, FitConfig)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _fit_fields(context: typer.Context, config: FitConfig) -> dict[str, Any]:
+    """The fields that the user typed: the data and the preset choose the others."""
+    fit = typed_fields(context, config)
+    if set_twice := [name for name in _SET_BY_TABLE if name in fit]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in set_twice)
+        raise ValueError(
+            f"The lines of the table differ in {flags}: leave that out. To train one run with it, "
+            "use rnc fit."
+        )
+    return fit
+
+
+def _read(flags: DataFlags, config: FitConfig, *, has_other: bool = False) -> "Data":
+    """The data that the flags name.
+
+    Args:
+        flags: of the command.
+        config: says how large images are.
+        has_other: whether columns may be meant for a second file.
+    """
+    from rnc.data.datasets.registry import DATASETS
+    from rnc.experiments.data import Data
+
+    if flags.source == _DIGITS:
+        if flags != DataFlags(_DIGITS):
+            raise ValueError(
+                "The digits of the demo have their own columns: leave out the flags for data, or "
+                "name a file with --data (reproduce) or as the first argument (compare)."
+            )
+        return Data.of_digits()
+    if has_other and flags.source in DATASETS:
+        flags = DataFlags(
+            flags.source,
+            root=flags.root,
+            dataset_option=flags.dataset_option,
+            skip_bad=flags.skip_bad,
+        )
+    table, source = read_source(flags, config)
+    describe(table)
+    if table.skipped:
+        console.print(f"{len(table.skipped)} rows skipped, such as {table.skipped[0].name}")
+    return Data.of_source(table, source)
+
+
+def _read_second(
+    flags: DataFlags, other: str, root: Path | None, config: FitConfig, first: "Data"
+) -> "Data":
+    """The data to transfer to: a file has the columns of the first, a dataset its own."""
+    from rnc.data.datasets.registry import DATASETS
+    from rnc.experiments.data import Data, read_other
+
+    if other in DATASETS:
+        return _read(DataFlags(other, root=root, skip_bad=flags.skip_bad), config)
+    second = dataclasses.replace(flags, source=other, root=root, dataset_option=None)
+    source = source_of(second)
+    return Data.of_source(read_other(source, config.image_size, first.table.preprocessing), source)
+
+
+def _with_subgroup(flags: DataFlags, nuisance: str | None) -> DataFlags:
+    """The same flags, with the nuisance among the columns to keep; a dataset keeps its own."""
+    from rnc.data.datasets.registry import DATASETS
+
+    kept = flags.subgroup_column or []
+    if nuisance is None or nuisance in kept or flags.source in (_DIGITS, *DATASETS):
+        return flags
+    return dataclasses.replace(flags, subgroup_column=[*kept, nuisance])

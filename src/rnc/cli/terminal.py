@@ -1,7 +1,7 @@
 """What commands show: progress, scores, and errors as one line."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
-    from rnc.training.loop import Record
+    from rnc.training.loop import Record, ShowRecord
 
 console = Console(stderr=True)
 
@@ -38,8 +38,12 @@ def friendly(when_stopped: str | None = None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def bar() -> Iterator[Callable[["Record"], None]]:
-    """A progress bar that records feed: loss, gap to the bound, validation error, time left."""
+def bar(*, one_line: bool = False) -> Iterator["ShowRecord"]:
+    """A progress bar that records feed: loss, gap to the bound, validation error, time left.
+
+    Args:
+        one_line: show only the stage that runs, and nothing when all is done: for many runs.
+    """
     from rnc.loss.distributed import is_first_process
 
     progress = Progress(
@@ -48,13 +52,17 @@ def bar() -> Iterator[Callable[["Record"], None]]:
         TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
         TimeRemainingColumn(),
         console=console,
-        disable=not is_first_process(),
+        transient=one_line,
+        disable=not is_first_process() or (one_line and not console.is_terminal),
     )
     tasks: dict[str, Any] = {}
     shown: dict[str, int] = {}
 
     def show(record: "Record") -> None:
         if record.epoch <= shown.get(record.stage, record.epoch):  # as the next seed begins
+            if one_line:
+                for task in list(progress.task_ids):
+                    progress.remove_task(task)
             tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
         shown[record.stage] = record.epoch
         numbers = f"loss {record.train_loss:.4f}"

@@ -1,17 +1,22 @@
-"""The tables and figures of the paper, on its data or on your own.
+"""Experiments of several runs: the demo, the comparison of methods, the tables of the paper.
 
     reproduce("main", "digits", "runs/paper")
     reproduce("main", Data.of_dataset("agedb", "data"), "runs/agedb", preset="paper")
+    compare("digits", "runs/compare")
 
-published.py   the paper's numbers
-results.py     which trainings each table needs
+All of them are plans of one engine:
+
+plan.py        what a plan is: lines of planned runs, and how each is scored
 store.py       runs and encoders, found by what they are
-run.py         training what is missing, scoring, writing
+run.py         the engine: trains what is missing, scores, writes
+demo.py comparison.py results.py retraining.py     the plans
+published.py   the paper's numbers
 """
 
+from rnc.experiments.comparison import Method, compare
 from rnc.experiments.data import Data
+from rnc.experiments.paper import reproduce
 from rnc.experiments.plan import Row
 from rnc.experiments.results import RESULTS
-from rnc.experiments.run import reproduce
 
-__all__ = ["RESULTS", "Data", "Row", "reproduce"]
+__all__ = ["RESULTS", "Data", "Method", "Row", "compare", "reproduce"]

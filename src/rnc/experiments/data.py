@@ -1,8 +1,8 @@
-"""The data of a reproduction: the demo digits, a dataset of the paper, or any table.
+"""The data of an experiment: the demo digits, a dataset of the paper, or any table.
 
 Data.of_digits()                     scikit-learn's digits, turned by a known angle
-Data.of_dataset("agedb", root)       a copy of one of the paper's
-Data.of_table(table)                 an own table
+Data.of_dataset("agedb", root)       your copy of a dataset of the paper
+Data.of_table(table)                 a table of your own
 """
 
 import dataclasses
@@ -18,11 +18,13 @@ from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import digits_table
 from rnc.data.errors import DataError, first_few
 from rnc.data.source import DataSource
+from rnc.data.sources import ARRAYS, existing, read_frame
+from rnc.data.splits import FRACTIONS, holds_splits, make_split
 from rnc.data.table import Table
 from rnc.experiments.subsets import only
 
 DIGITS = "digits"
-SIDE = 16
+DIGIT_SIDE = 16
 
 _FIT: dict[str, dict[str, Any]] = {
     "agedb": {"low": 0.0, "high": 101.0, "step": 1.0},
@@ -31,8 +33,8 @@ _FIT: dict[str, dict[str, Any]] = {
     "mpiifacegaze": {"label_distance": "angular", "flip": False},
     "skyfinder": {"low": -20.0, "high": 49.0, "step": 1.0},
 }
-"""What the paper says of each dataset. Its bins of gaze, 0.5 and 1 degree, are two steps, and a
-config has one: gaze takes the heads' own, a hundredth of each range."""
+"""What the paper says about each dataset. Its bins of gaze have two steps, 0.5 and 1 degree, and a
+config has one: gaze takes the default of the heads, a hundredth of each range."""
 
 _NUISANCE = {"skyfinder": "camera", DIGITS: "digit"}
 
@@ -50,7 +52,7 @@ class Data:
     pair: tuple[tuple[str, Table], tuple[str, Table]] | None = None
     """Two tables of one kind and target, by name, to transfer between."""
     nuisance: str | None = None
-    """The column that a good representation leaves out."""
+    """The column that a good representation does not keep."""
     large: Table | None = None
     """The same samples as larger images, where those of the table are too small to corrupt."""
     source: DataSource | None = None
@@ -62,18 +64,28 @@ class Data:
         return cls(name, table, **{"nuisance": _only_subgroup(table), **more})
 
     @classmethod
+    def of_source(cls, table: Table, source: DataSource) -> "Data":
+        """A table and how it was read; a dataset of the paper comes with what the paper says."""
+        name = source.dataset
+        if name is None:
+            return cls.of_table(table, Path(source.source).name, source=source)
+        encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
+        nuisance = _NUISANCE.get(name)
+        return cls(name, table, fit=_FIT[name] | encoder, nuisance=nuisance, source=source)
+
+    @classmethod
     def of_digits(cls) -> "Data":
         """The demo: real digits, the angle is the target, the digit the nuisance.
 
         Crops and mirror images would change what an angle looks like: views differ in brightness
         and contrast only. The encoder and its rate are those of `rnc demo`.
         """
-        table = digits_table(side=SIDE)
+        table = digits_table(side=DIGIT_SIDE)
         low = np.asarray(table.subgroup["digit"]) < 5
         return cls(
             DIGITS,
             table,
-            fit={"encoder": "small-cnn", "batch_size": 64, "image_size": SIDE}
+            fit={"encoder": "small-cnn", "batch_size": 64, "image_size": DIGIT_SIDE}
             | {"crop": False, "flip": False, "grayscale": False},
             quick={"lr": 2e-3, "epochs": 12},
             pair=(("digits 0 to 4", only(table, low)), ("digits 5 to 9", only(table, ~low))),
@@ -90,7 +102,7 @@ class Data:
         *,
         image_size: int = 224,
     ) -> "Data":
-        """A copy of a dataset of the paper.
+        """Your copy of a dataset of the paper.
 
         Args:
             name: one of `rnc.data.datasets.registry.DATASETS`.
@@ -98,15 +110,13 @@ class Data:
             options: those of the dataset's reader.
             image_size: side of what the encoder sees, in pixels.
         """
-        name = find_dataset(name).name
-        source = DataSource(str(root), dataset=name, dataset_options=dict(options or {}))
-        table = source.read(image_size)
-        encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
-        fit = _FIT[name] | encoder | {"image_size": image_size}
-        return cls(name, table, fit=fit, nuisance=_NUISANCE.get(name), source=source)
+        name, options = find_dataset(name).name, dict(options or {})
+        source = DataSource(str(root), dataset=name, dataset_options=options)
+        data = cls.of_source(source.read(image_size), source)
+        return dataclasses.replace(data, fit={**data.fit, "image_size": image_size})
 
     def with_other(self, other: "Data") -> "Data":
-        """The same, with a second table to transfer to and from."""
+        """The same data, with a second table to transfer to and from."""
         here, there = self.table, other.table
         if (here.kind, here.x.shape[1:]) != (there.kind, there.x.shape[1:]):
             raise DataError(
@@ -120,6 +130,52 @@ class Data:
                 f"{other.name} has {first_few(there.target_names)}."
             )
         return dataclasses.replace(self, pair=((self.name, here), (other.name, there)))
+
+
+def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any]) -> Table:
+    """A file to transfer to, prepared as the first table was, with rows to train on.
+
+    The split column of the source splits it, or a column "split" of train, val and test. Without
+    one, a seeded split is made, which keeps groups together where the file has their column.
+
+    Args:
+        source: the file; its split_column and group_column need not be there.
+        image_size: side of what the encoder sees, in pixels.
+        preprocessing: of the first table.
+    """
+    columns, splits = _columns(Path(source.source), source.split_column)
+    group = source.group_column if source.group_column in columns else None
+    source = dataclasses.replace(
+        source,
+        split_column=splits[0] if splits else "none",
+        group_column=None,
+        subgroup_columns=() if group is None else (group,),
+    )
+    table = source.read(image_size, preprocessing)
+    if splits:
+        return table
+    together = None if group is None else table.subgroup[group]
+    return dataclasses.replace(
+        table,
+        split=make_split(
+            table.y,
+            table.names,
+            group=together,
+            fractions=source.fractions or FRACTIONS,
+            seed=source.split_seed,
+        ),
+    )
+
+
+def _columns(source: Path, split: str | None) -> tuple[list[str], list[str]]:
+    """The columns of a file, and those of them that say train, val and test."""
+    path = existing(source)
+    names = [] if split == "none" else [name for name in (split, "split") if name is not None]
+    if path.suffix.lower() in ARRAYS:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive.files, [name for name in archive.files if name in names]
+    frame = read_frame(path)
+    return list(frame), [name for name in names if name in frame and holds_splits(frame[name])]
 
 
 def _only_subgroup(table: Table) -> str | None:

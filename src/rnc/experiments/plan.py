@@ -1,9 +1,9 @@
-"""What a result of the paper needs: trainings, one per seed and line, and how each is scored.
+"""What a table needs: runs to train, one per seed and line, and how each is scored.
 
-Job      one training: data, config, and where its encoder comes from
-Line     a line of a table: a method, its jobs, its scores
-Plan     a table
-Setting  what the trainings of all tables have in common; makes jobs
+PlannedRun  one training: data, config, and where its encoder comes from
+Line        a line of a table: a method, its runs, its scores
+Plan        a table
+Setting     what the runs of a plan have in common; makes planned runs
 """
 
 import dataclasses
@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rnc.config import FitConfig
+from rnc.config import FitConfig, Preset
 from rnc.data.table import Table
 from rnc.experiments.data import Data
 from rnc.heads import HEADS
+from rnc.methods.objective import PairLoss
+from rnc.run.folder import RunFolder
 
-HEAD_STAGE = ("head_epochs", "head_batch_size", "head_lr", "head_solver")
-BINS = ("low", "high", "step")
+HEAD_FIELDS = ("head_epochs", "head_batch_size", "head_lr", "head_solver")
+"""Fields that only the stage of the head looks at."""
+BIN_FIELDS = ("low", "high", "step")
 _REPRESENTATION = (
     "objective",
     "temperature",
@@ -26,33 +29,47 @@ _REPRESENTATION = (
     "projection_size",
     "prototypes",
 )
-UNUSED: dict[str, tuple[str, ...]] = {
-    "end2end": (*_REPRESENTATION, "rnc_weight", *HEAD_STAGE),
+_UNUSED: dict[str, tuple[str, ...]] = {
+    "end2end": (*_REPRESENTATION, "rnc_weight", *HEAD_FIELDS),
     "two-stage": (*_REPRESENTATION, "rnc_weight"),
-    "regularize": HEAD_STAGE,
+    "regularize": HEAD_FIELDS,
     "probe": ("rnc_weight",),
     "finetune": ("rnc_weight", "head_solver", "head_lr", "head_batch_size"),
 }
-"""Fields that a scheme does not look at: runs that differ in them alone are the same run."""
+"""Fields that a scheme does not look at: runs that differ only in them are the same run."""
 
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(FitConfig)}
 
 
+class OwnObjective(NamedTuple):
+    """An objective that the caller brings, and the name that its runs are kept by."""
+
+    name: str
+    loss: PairLoss
+
+
 @dataclass(frozen=True, eq=False)
-class Job:
-    """One training. Two jobs on the same data with the same config are the same run."""
+class PlannedRun:
+    """One training. Two of them with the same data, config and start are the same run."""
 
     table: Table
     config: FitConfig
-    start: "Job | None" = None
-    """The job whose encoder it starts from, instead of training one on its own table."""
+    start: "PlannedRun | Path | None" = None
+    """What gives it an encoder, instead of training one: another planned run, or a run folder."""
+    own: OwnObjective | None = None
+    """For config.objective "own": what trains the encoder."""
 
 
 class Finished(NamedTuple):
-    """A job and the run folder that it left."""
+    """A planned run and the run folder that it left."""
 
-    job: Job
+    planned: PlannedRun
     folder: Path
+
+    @property
+    def run(self) -> RunFolder:
+        """The run folder, read with the data of the plan."""
+        return RunFolder(self.folder, self.planned.table)
 
 
 Score = Callable[[Finished], float]
@@ -64,7 +81,7 @@ class Line:
 
     method: str
     setting: str
-    jobs: tuple[Job, ...]
+    runs: tuple[PlannedRun, ...]
     """One per seed."""
     scores: Mapping[str, Score]
 
@@ -83,21 +100,25 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A table of the paper on some data."""
+    """A table on some data."""
 
     title: str
     about: str
     """What is our choice, for the reader of the numbers."""
     lines: Sequence[Line]
     analyses: tuple[str, ...] = ()
-    """Of the first seed's runs, for a report of their own."""
+    """Analyses of the first seed's runs, which get a report of their own."""
+    report: str = ""
+    """File name of that report; by default that of the table."""
+    grouped: bool = False
+    """Whether each setting has a heading, below which the line with the lowest score is first."""
     derive: Callable[[Sequence[Row]], list[Row]] = field(default=lambda rows: [])
-    """Further rows, from those of the lines."""
+    """Further rows, computed from those of the lines."""
 
     @property
-    def jobs(self) -> list[Job]:
-        """The jobs of all lines, in the order in which they are done."""
-        return [job for line in self.lines for job in line.jobs]
+    def runs(self) -> list[PlannedRun]:
+        """The runs of all lines, in the order in which they are trained."""
+        return [run for line in self.lines for run in line.runs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,44 +128,84 @@ class Setting:
     data: Data
     base: FitConfig
     seeds: int
+    """How many; the first one is base.seed."""
     end2end_lr: float | None = None
-    """Learning rate where a head's loss trains the encoder, if not that of base."""
+    """Learning rate where a head's loss trains the encoder, if it is not that of base."""
 
-    def jobs(
+    def runs(
         self,
         *,
         table: Callable[[int], Table] | None = None,
-        start: Sequence[Job] | None = None,
+        start: Sequence[PlannedRun] | None = None,
+        own: OwnObjective | None = None,
         **changes: Any,
-    ) -> tuple[Job, ...]:
-        """A job for every seed.
+    ) -> tuple[PlannedRun, ...]:
+        """A run for every seed.
 
         Args:
             table: the data for a seed; by default the same for all.
-            start: a job for every seed, whose encoder to start from.
+            start: for every seed, the run whose encoder to start from.
+            own: an objective of the caller's own.
             changes: fields of FitConfig that differ from the common ones.
         """
-        found = []
-        for seed in range(self.seeds):
+        if own is not None:
+            changes = {**changes, "objective": "own"}
+        planned = []
+        for i in range(self.seeds):
+            seed = self.base.seed + i
             data = self.data.table if table is None else table(seed)
             config = dataclasses.replace(self.base, **{"seed": seed, **changes})
             if config.scheme in ("end2end", "two-stage", "regularize") and self.end2end_lr:
                 config = dataclasses.replace(config, lr=self.end2end_lr)
-            before = None if start is None else start[seed]
-            found.append(Job(data, canonical(config, data), before))
-        return tuple(found)
+            first = None if start is None else start[i]
+            planned.append(PlannedRun(data, canonical(config, data), first, own))
+        return tuple(planned)
 
-    def end2end(self, **changes: Any) -> tuple[Job, ...]:
-        """Jobs that train encoder and head by the head's loss."""
-        return self.jobs(**{"scheme": "end2end", **changes})
+    def end2end(self, **changes: Any) -> tuple[PlannedRun, ...]:
+        """Runs that train encoder and head by the head's loss."""
+        return self.runs(**{"scheme": "end2end", **changes})
 
-    def rnc(self, **changes: Any) -> tuple[Job, ...]:
-        """Jobs that train a head on a frozen encoder of RnC."""
-        return self.jobs(**{"scheme": "probe", **changes})
+    def rnc(self, **changes: Any) -> tuple[PlannedRun, ...]:
+        """Runs that train a head on a frozen encoder of RnC."""
+        return self.runs(**{"scheme": "probe", **changes})
+
+
+def base_config(
+    data: Data, preset: Preset, epochs: int | None, fit: Mapping[str, Any]
+) -> FitConfig:
+    """What all runs on some data have in common.
+
+    With the preset paper, heads are trained as there, by SGD on augmented samples; with quick they
+    are solved. The epochs of heads and of fine-tuning keep their ratio to those of the encoder.
+
+    Args:
+        data: with the fields that they need.
+        preset: paper or quick.
+        epochs: of the encoder; None leaves them to `fit`, the data and the preset.
+        fit: further fields of FitConfig, which override all others.
+    """
+    solver = "sgd" if preset == "paper" else "exact"
+    fields = {"preset": preset, "head_solver": solver, **data.fit}
+    if preset == "quick":
+        fields |= data.quick
+    fields |= fit
+    if epochs is not None:
+        fields["epochs"] = epochs
+    if "epochs" in fields and "head_epochs" not in fit:
+        usual = FitConfig(preset=preset).resolve()
+        assert usual.epochs is not None
+        assert usual.head_epochs is not None
+        fields["head_epochs"] = max(1, round(fields["epochs"] * usual.head_epochs / usual.epochs))
+    if unknown := sorted(set(fields) - set(_DEFAULTS)):
+        raise ValueError(
+            f"fit takes fields of FitConfig; got {', '.join(unknown)}. Known are "
+            f"{', '.join(sorted(_DEFAULTS))}."
+        )
+    return FitConfig(**fields)
 
 
 def canonical(config: FitConfig, table: Table) -> FitConfig:
-    """The config that says the same with every default filled in and nothing that is not used.
+    """The same config with every default filled in, and with unused fields at their defaults.
 
     >>> table = Data.of_digits().table
     >>> a = canonical(FitConfig(scheme="end2end", temperature=1.0), table)
@@ -152,11 +213,11 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
     (True, 1)
     """
     config = config.resolve()
-    changes: dict[str, Any] = {name: _DEFAULTS[name] for name in UNUSED.get(config.scheme, ())}
+    changes: dict[str, Any] = {name: _DEFAULTS[name] for name in _UNUSED.get(config.scheme, ())}
     if config.scheme in ("end2end", "two-stage"):
         changes["views"] = min(1, config.views)
     changes["batch_size"] = min(config.batch_size, len(table.rows("train")))
     config = dataclasses.replace(config, **changes)
     if not (HEADS[config.head].binned or config.counts_in_bins):
-        config = dataclasses.replace(config, **dict.fromkeys(BINS))  # type: ignore[arg-type]
+        config = dataclasses.replace(config, **dict.fromkeys(BIN_FIELDS))  # type: ignore[arg-type]
     return config

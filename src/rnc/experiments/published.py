@@ -8,10 +8,10 @@ no numbers for gives none. Figures 4, 5 and 6 are pictures only.
 
 from typing import NamedTuple
 
-Key = tuple[str, str, str]
+RowKey = tuple[str, str, str]
 
 MAE, ANGULAR, R2 = "MAE", "angular error", "R2"
-HEADS = {
+PAPER_HEADS = {
     "l1": "L1",
     "mse": "MSE",
     "huber": "Huber",
@@ -55,7 +55,7 @@ def error_name(dataset: str) -> str:
     return ANGULAR if dataset == "mpiifacegaze" else MAE
 
 
-def published(result: str, dataset: str) -> dict[Key, Published]:
+def published(result: str, dataset: str) -> dict[RowKey, Published]:
     """The paper's numbers of one of its tables on one dataset; none if it has none.
 
     >>> published("std", "agedb")
@@ -64,7 +64,7 @@ def published(result: str, dataset: str) -> dict[Key, Published]:
     {}
     """
     error = error_name(dataset)
-    found: dict[Key, Published] = {}
+    found: dict[RowKey, Published] = {}
     for (method, setting), values in _TABLES.get(result, {}).get(dataset, {}).items():
         names = _SCORES.get(result, (error, R2))
         for name, value in zip(names, values, strict=False):

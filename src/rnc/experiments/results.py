@@ -12,12 +12,14 @@ from rnc.analyses.analysis import SHARES
 from rnc.analyses.corruption import LEAST_SIDE, SEVERITIES
 from rnc.data.table import Table
 from rnc.experiments import scores
+from rnc.experiments.comparison import METHODS
 from rnc.experiments.data import DIGITS
-from rnc.experiments.plan import Job, Line, Plan, Row, Setting
+from rnc.experiments.plan import Line, Plan, PlannedRun, Row, Setting
 from rnc.experiments.published import (
     BIMODAL,
     FINETUNE,
-    HEADS,
+    PAPER_DATASETS,
+    PAPER_HEADS,
     PROBE,
     RATIO,
     TO_AGEDB,
@@ -28,7 +30,7 @@ from rnc.experiments.published import (
 from rnc.experiments.subsets import modes, with_modes, with_size
 from rnc.run.folder import DoesNotApply
 
-Result = Callable[[Setting], Plan]
+MakePlan = Callable[[Setting], Plan]
 
 TWO_VIEWS = 2
 IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
@@ -39,7 +41,7 @@ SHORTER = 2
 def main(setting: Setting) -> Plan:
     """Seven heads, end to end and on RnC."""
     lines = []
-    for head, name in HEADS.items():
+    for head, name in PAPER_HEADS.items():
         lines += [
             _line(setting, name, setting.end2end(head=head)),
             _line(setting, f"RnC({name})", setting.rnc(head=head)),
@@ -49,36 +51,28 @@ def main(setting: Setting) -> Plan:
 
 def sota(setting: Setting) -> Plan:
     """Other ways to learn representations, and other regression methods."""
-    one = scores.errors(setting.base.label_distance)
-    candidates: list[tuple[str, str, Callable[[], tuple[Job, ...]]]] = []
-    for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):
-        for objective, name in (("simclr", "SimCLR"), ("dino", "DINO"), ("supcon", "SupCon")):
-            jobs = partial(setting.jobs, scheme=scheme, objective=objective, views=TWO_VIEWS)
-            candidates.append((name, how, jobs))
-    several = setting.data.table.y.shape[1] > 1
-    methods: dict[str, dict[str, Any]] = {"L1": {}}
-    if several:
-        methods["L2CS-Net"] = {"head": "l2cs"}
-    else:
-        methods["LDS+FDS"] = {"lds": True, "regularizer": "fds"}
-        methods["LDE"] = {"head": "lde"}
-    methods["RankSim"] = {"regularizer": "ranksim"}
-    methods["Ordinal Entropy"] = {"regularizer": "ordinal-entropy"}
-    for name, changes in methods.items():
-        candidates.append((name, "", partial(setting.end2end, **changes)))
-    candidates.append(("RnC(L1)", PROBE, setting.rnc))
-    known = {key[:2] for key in published("sota", setting.data.name)}
-    lines = [
-        Line(name, how, jobs(), one)
-        for name, how, jobs in candidates
-        if not known or (name, how) in known
-    ]
+    methods = {method.name: method for method in METHODS}
+    has_several = setting.data.table.y.shape[1] > 1
+    lines = []
+    for name, how in _sota_rows(setting.data.name):
+        method = methods[name]
+        if method.one_target if has_several else name == "L2CS-Net":
+            continue
+        runs = method.runs(setting, "finetune" if how == FINETUNE else "probe")
+        lines.append(Line(name, how, runs, scores.errors(setting.base.label_distance)))
     return Plan(
         "Representation learning and regression methods",
         "Temperatures, projection heads and weights of the methods are those of their own papers; "
         "this paper gives none. Where it has a dash, nothing is run.",
         lines,
     )
+
+
+def _sota_rows(data: str) -> list[tuple[str, str]]:
+    """Method and setting of the rows: those that the paper has for these data, or for any."""
+    datasets = [data] if published("sota", data) else PAPER_DATASETS
+    keys = [key for dataset in datasets for key in published("sota", dataset)]
+    return list(dict.fromkeys((method, how) for method, how, _ in keys))
 
 
 def correlation(setting: Setting) -> Plan:
@@ -110,8 +104,8 @@ def transfer(setting: Setting) -> Plan:
         for name, make in (("L1", setting.end2end), ("RnC(L1)", setting.rnc)):
             start = make(table=source)
             for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):
-                jobs = setting.jobs(table=target, start=start, scheme=scheme)
-                lines.append(_line(setting, name, jobs, f"{title}, {how}"))
+                runs = setting.runs(table=target, start=start, scheme=scheme)
+                lines.append(_line(setting, name, runs, f"{title}, {how}"))
     return Plan(
         f"Transfer between {a} and {b}",
         "Fine-tuning is at a tenth of the rate, from a solved head. Where a set is a part of "
@@ -164,8 +158,8 @@ def ablation_positives(setting: Setting) -> Plan:
     lines = []
     for quarters in (1, 2, 3, 4):
         k = min(most, (most + 1) * quarters // 4)
-        jobs = setting.rnc(positives=None if k == most else k)
-        lines.append(_line(setting, "RnC(L1)", jobs, f"{k} of {most}"))
+        runs = setting.rnc(positives=None if k == most else k)
+        lines.append(_line(setting, "RnC(L1)", runs, f"{k} of {most}"))
     return Plan(
         "Number of positives",
         "Of the K nearest samples of an anchor, and of all that tie with the K-th, the mean.",
@@ -186,7 +180,7 @@ def ablation_scheme(setting: Setting) -> Plan:
     """Freeze the encoder, fine-tune it, or train by both losses at once."""
     names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
     lines = [
-        _line(setting, "RnC(L1)", setting.jobs(scheme=key), name) for key, name in names.items()
+        _line(setting, "RnC(L1)", setting.runs(scheme=key), name) for key, name in names.items()
     ]
     return Plan(
         "Training scheme",
@@ -214,11 +208,11 @@ def two_stage(setting: Setting) -> Plan:
     """Whether an L1 head on the frozen encoder of an end-to-end method helps it."""
     one = scores.errors(setting.base.label_distance)
     lines = []
-    for head, name in HEADS.items():
-        jobs = setting.jobs(scheme="two-stage", head=head)
+    for head, name in PAPER_HEADS.items():
+        runs = setting.runs(scheme="two-stage", head=head)
         lines += [
             Line(name, "end to end", setting.end2end(head=head), one),
-            Line(name, "two stages", jobs, one),
+            Line(name, "two stages", runs, one),
         ]
     lines.append(Line("RnC(L1)", "two stages", setting.rnc(), one))
     return Plan("Two stages for end-to-end methods", "", lines)
@@ -242,7 +236,7 @@ def std(setting: Setting) -> Plan:
     """The spread of the best result over seeds."""
     paper = list(published("std", setting.data.name))
     name = paper[0][0] if paper else "RnC(L1)"
-    head = next(key for key, value in HEADS.items() if name == f"RnC({value})")
+    head = next(key for key, value in PAPER_HEADS.items() if name == f"RnC({value})")
     one = scores.errors(setting.base.label_distance)
     lines = [Line(name, "", setting.rnc(head=head), one)]
     about = "The paper has 5 seeds, and on each dataset the head that was best there."
@@ -330,7 +324,7 @@ def spurious(setting: Setting) -> Plan:
     )
 
 
-RESULTS: dict[str, Result] = {
+RESULTS: dict[str, MakePlan] = {
     "main": main,
     "sota": sota,
     "correlation": correlation,
@@ -348,11 +342,10 @@ RESULTS: dict[str, Result] = {
     "reduced-data": reduced_data,
     "spurious": spurious,
 }
-ALL = "all"
 
 
-def _line(setting: Setting, method: str, jobs: tuple[Job, ...], how: str = "") -> Line:
-    return Line(method, how, jobs, scores.errors_and_r2(setting.base.label_distance))
+def _line(setting: Setting, method: str, runs: tuple[PlannedRun, ...], how: str = "") -> Line:
+    return Line(method, how, runs, scores.errors_and_r2(setting.base.label_distance))
 
 
 def _l1_and_rnc(setting: Setting, columns: Any = None, how: str = "", **changes: Any) -> list[Line]:

@@ -1,4 +1,4 @@
-"""Parts of a table: training sets with holes, test sets that are even over the target.
+"""Parts of a table: smaller training sets, those with gaps, and even test sets.
 
 Rows that are left out stay in the arrays, which may be mapped from disk, but are in no split.
 """
@@ -20,7 +20,7 @@ _DENSITY_BINS = 50
 
 
 def only(table: Table, kept: NDArray[np.bool_]) -> Table:
-    """The table with some of its rows: kept is (n,)."""
+    """The table with those of its rows that are kept: kept is (n,)."""
     split = table.split.copy()
     split[~kept] = ""
     return dataclasses.replace(table, split=split)
@@ -38,6 +38,17 @@ def with_size(table: Table, n: int, seed: int) -> Table:
     kept = np.ones(len(table), bool)
     kept[np.random.default_rng(seed).permutation(rows)[n:]] = False
     return only(table, kept)
+
+
+def with_share(table: Table, share: float, seed: int) -> Table:
+    """The table with a share of its training rows, as `with_size` draws them.
+
+    Args:
+        table: split data.
+        share: above 0, up to 1; one row always stays.
+        seed: of the draw.
+    """
+    return with_size(table, max(1, round(share * len(table.rows("train")))), seed)
 
 
 def modes(table: Table, count: int, unseen: float) -> Ranges:

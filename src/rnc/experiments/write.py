@@ -1,4 +1,4 @@
-"""Rows as text: a CSV file of numbers, and a section of a report in Markdown."""
+"""Rows as text: a CSV file of numbers, a table in Markdown, a section of a report."""
 
 import csv
 import io
@@ -32,36 +32,87 @@ def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) 
     """A section of a report, in Markdown.
 
     Args:
-        name: of the result.
+        name: of the table.
         plan: its title and what is our choice.
         rows: the numbers.
         data: the name of the data.
         how: seeds and epochs, in words.
     """
-    lines = [f"## {name}: {plan.title}", "", f"{data}, {how}. Paper: {SOURCES[name]}. {plan.about}"]
-    return "\n".join([line.rstrip() for line in lines] + ["", *table(rows), ""])
+    paper = f" Paper: {SOURCES[name]}." if name in SOURCES else ""
+    lines = [f"## {name}: {plan.title}", "", f"{data}, {how}.{paper} {plan.about}".rstrip(), ""]
+    return "\n".join([*lines, *table(rows, grouped=plan.grouped), ""])
 
 
-def table(rows: Sequence[Row]) -> list[str]:
-    """The lines of a table: a column per score, and one for the paper's where it has numbers."""
+def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
+    """The lines of a Markdown table: a column per score, and beside it the paper's if it has any.
+
+    Args:
+        rows: the numbers.
+        grouped: a heading for each setting instead of a column of them, and below it the lines by
+            their first score, lowest first.
+    """
     scores = list(dict.fromkeys(row.score for row in rows))
-    known = [score for score in scores if any(r.score == score and r.paper for r in rows)]
-    settings = any(row.setting for row in rows)
-    head = ["method", "setting"] if settings else ["method"]
+    with_paper = [score for score in scores if any(r.score == score and r.paper for r in rows)]
+    cells = {(row.method, row.setting, row.score): row for row in rows}
+    labels = list(dict.fromkeys((row.method, row.setting) for row in rows))
+    has_settings = any(setting for _, setting in labels) and not grouped
+    head = ["method", "setting"] if has_settings else ["method"]
     for score in scores:
-        head += [score, "paper"] if score in known else [score]
-    found = {(row.method, row.setting, row.score): row for row in rows}
+        head += [score, "paper"] if score in with_paper else [score]
     lines = [head, ["---"] * len(head)]
-    for method, setting in dict.fromkeys((row.method, row.setting) for row in rows):
-        cells = [method, setting] if settings else [method]
+    if grouped:
+        labels = _by_first_score(labels, cells, scores[0])
+    previous = ""
+    for method, setting in labels:
+        if grouped and setting != previous:
+            previous = setting
+            lines.append([f"*{setting}*", *[""] * (len(head) - 1)])
+        line = [method, setting] if has_settings else [method]
         for score in scores:
-            row = found.get((method, setting, score))
-            cells.append("" if row is None else with_spread(*summary(row.values)))
-            if score in known:
-                paper = (None, None) if row is None else (row.paper, row.paper_sd)
-                cells.append(with_spread(*paper, digits=3) if paper[0] is not None else "")
-        lines.append(cells)
-    return ["| " + " | ".join(cells) + " |" for cells in lines]
+            line += _cells(cells.get((method, setting, score)), paper=score in with_paper)
+        lines.append(line)
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def _by_first_score(
+    labels: Sequence[tuple[str, str]], cells: dict[tuple[str, str, str], Row], score: str
+) -> list[tuple[str, str]]:
+    """Labels by setting, in the order in which those appear, and then by their mean score."""
+    settings = list(dict.fromkeys(setting for _, setting in labels))
+
+    def place(label: tuple[str, str]) -> tuple[int, float]:
+        middle, _ = summary(cells[*label, score].values)
+        return settings.index(label[1]), math.inf if middle is None else middle
+
+    return sorted(labels, key=place)
+
+
+def _cells(row: Row | None, *, paper: bool) -> list[str]:
+    """Ours, and the paper's where the column has one."""
+    ours = "" if row is None else with_spread(*summary(row.values))
+    if not paper:
+        return [ours]
+    if row is None or row.paper is None:
+        return [ours, ""]
+    return [ours, with_spread(row.paper, row.paper_sd, digits=3)]
+
+
+def seed_table(rows: Sequence[Row]) -> list[list[str]]:
+    """The cells of a table with a line per method and seed, and one for the mean of several seeds.
+
+    >>> seed_table([Row("L1", "", "MAE", (2.0, 3.0)), Row("L1", "", "R2", (0.5, 0.5))])
+    [['L1', '0', '2.000', '0.500'], ['L1', '1', '3.000', '0.500'], \
+['L1', 'mean', '2.500 ± 0.707', '0.500 ± 0.000']]
+    """
+    lines = []
+    for method in dict.fromkeys(row.method for row in rows):
+        columns = [row.values for row in rows if row.method == method]
+        for seed, values in enumerate(zip(*columns, strict=True)):
+            lines.append([method, str(seed), *(f"{value:.3f}" for value in values)])
+        if len(columns[0]) > 1:
+            means = [f"{mean(values):.3f} ± {stdev(values):.3f}" for values in columns]
+            lines.append([method, "mean", *means])
+    return lines
 
 
 def summary(values: Sequence[float]) -> tuple[float | None, float | None]:
@@ -72,7 +123,7 @@ def summary(values: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 def with_spread(middle: float | None, spread: float | None, digits: int = 4) -> str:
-    """A mean and its standard deviation in as many places.
+    """A mean and its standard deviation, with the same number of decimal places.
 
     >>> with_spread(6.1432, 0.0812), with_spread(6.14, None, 3), with_spread(None, None)
     ('6.143 ± 0.081', '6.14', 'diverged')

@@ -1,0 +1,145 @@
+"""All methods on the same data, encoder, augmentation, epochs and rate, as the paper's Table 3.
+
+    rnc compare
+
+trains on the digits of the demo, which are turned by known angles: the angle is the target. The
+paper's own columns of that table are `rnc reproduce sota`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rnc.config import Preset
+from rnc.data.table import Table
+from rnc.experiments import scores
+from rnc.experiments.data import DIGITS, Data
+from rnc.experiments.plan import Line, OwnObjective, Plan, PlannedRun, Row, Setting, base_config
+from rnc.experiments.published import FINETUNE, PROBE
+from rnc.experiments.run import Say, chosen_data, run_plan
+from rnc.experiments.store import Store
+from rnc.methods.objective import PairLoss
+from rnc.training.loop import ShowRecord
+
+NAME = "comparison"
+PROBED = f"Representation learning ({PROBE})"
+FINETUNED = f"Representation learning ({FINETUNE})"
+REGRESSION = "Regression learning (end to end)"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method: what it is called, and what it changes in the common config."""
+
+    name: str
+    changes: Mapping[str, Any]
+    objective: PairLoss | None = None
+    """A loss of your own: features (n, v, d) and targets (n, t) -> a number."""
+    one_target: bool = False
+    """Whether it needs data with one target."""
+
+    @property
+    def learns_representation(self) -> bool:
+        """Whether an objective trains its encoder, which is then probed or fine-tuned."""
+        return "scheme" not in self.changes
+
+    def runs(self, setting: Setting, scheme: str = "probe") -> tuple[PlannedRun, ...]:
+        """Its runs, one per seed; the scheme is one for what learns a representation."""
+        own = None if self.objective is None else OwnObjective(self.name, self.objective)
+        return setting.runs(own=own, **{"scheme": scheme, **self.changes})
+
+
+_VIEWS = {"views": 2}
+METHODS = (
+    Method("SimCLR", {"objective": "simclr", **_VIEWS}),
+    Method("DINO", {"objective": "dino", **_VIEWS}),
+    Method("SupCon", {"objective": "supcon", **_VIEWS}),
+    Method("RnC(L1)", {"objective": "rnc"}),
+    Method("RnC(L1) + C-Mixup", {"objective": "rnc", "c_mixup": True}),
+    Method("L1", {"scheme": "end2end"}),
+    Method("LDS+FDS", {"scheme": "end2end", "lds": True, "regularizer": "fds"}, one_target=True),
+    Method("L2CS-Net", {"scheme": "end2end", "head": "l2cs"}),
+    Method("LDE", {"scheme": "end2end", "head": "lde"}, one_target=True),
+    Method("RankSim", {"scheme": "end2end", "regularizer": "ranksim"}),
+    Method("Ordinal Entropy", {"scheme": "end2end", "regularizer": "ordinal-entropy"}),
+    Method("C-Mixup", {"scheme": "end2end", "c_mixup": True}),
+    Method("L1, two-stage", {"scheme": "two-stage"}),
+)
+
+
+def compare(
+    data: Table | Data | str,
+    out: str | Path,
+    *,
+    methods: Sequence[Method] = METHODS,
+    seeds: int = 3,
+    preset: Preset = "quick",
+    epochs: int | None = None,
+    fit: Mapping[str, Any] | None = None,
+    end2end_lr: float | None = None,
+    command: str = "",
+    show: ShowRecord = lambda record: None,
+    say: Say = print,
+) -> list[Row]:
+    """The rows of a comparison; a method that learns a representation is probed and fine-tuned.
+
+    Writes OUT/comparison.csv and OUT/comparison.md. Runs below `out` that an earlier call finished
+    are not trained again, except those by an objective of your own: it may have changed.
+
+    Args:
+        data: a table, `Data`, or "digits" for the demo.
+        out: the folder of runs, encoders and the table.
+        methods: what to compare; those that the targets do not allow are left out.
+        seeds: how often to train each.
+        preset: paper: its epochs and optimizer; quick: a first look.
+        epochs: of the encoder, of end-to-end training and of fine-tuning.
+        fit: further fields of FitConfig, for all methods.
+        end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
+        command: what the user typed, for the reports of the runs.
+        show: takes the record of every epoch that is trained.
+        say: takes lines of text.
+    """
+    chosen = chosen_data(data)
+    usual = _on_digits(epochs) if chosen.name == DIGITS else {}
+    base = base_config(chosen, preset, epochs, {**usual, **(fit or {})})
+    setting = Setting(chosen, base, seeds, end2end_lr)
+    targets = chosen.table.y.shape[1]
+    fitting = [method for method in methods if targets == 1 or not method.one_target]
+    for method in methods:
+        if method not in fitting:
+            say(f"{method.name} left out: it needs one target, {chosen.name} has {targets}.")
+    store = Store(Path(out), chosen.source, command)
+    return run_plan(NAME, comparison_plan(setting, fitting), setting, store, show=show, say=say)
+
+
+def _on_digits(epochs: int | None) -> dict[str, Any]:
+    """What all methods have in common on the digits, beside the settings of the demo.
+
+    SimCLR and DINO need views that differ by more than brightness: crops are on, and mirror images
+    stay off, since they would turn the angle. Fine-tuning is as long as the first training.
+    """
+    shorter = {} if epochs is None else {"head_epochs": epochs}
+    return {"crop": True, "grayscale": True, "prototypes": 256, "head_epochs": 12} | shorter
+
+
+def comparison_plan(setting: Setting, methods: Sequence[Method] = METHODS) -> Plan:
+    """The plan of a comparison."""
+    columns = {
+        **scores.errors_and_r2(setting.base.label_distance),
+        "Spearman": scores.spearman,
+        scores.SECONDS: scores.seconds,
+    }
+    lines = []
+    for method in methods:
+        if method.learns_representation:
+            lines.append(Line(method.name, PROBED, method.runs(setting), columns))
+            lines.append(Line(method.name, FINETUNED, method.runs(setting, "finetune"), columns))
+        else:
+            lines.append(Line(method.name, REGRESSION, method.runs(setting), columns))
+    return Plan(
+        "All methods with one encoder, augmentation, rate and number of epochs",
+        "As the paper's Table 3, where each method has the rate that suits it best.",
+        lines,
+        grouped=True,
+    )

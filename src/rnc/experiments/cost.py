@@ -1,0 +1,84 @@
+"""What is left to train, in epochs and in views of samples, before it is trained."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from rnc.experiments.plan import PlannedRun
+from rnc.experiments.store import Store, encoder_key, end2end_of, run_key, trains_encoder
+
+
+class Cost(NamedTuple):
+    """What is left to do."""
+
+    runs: int
+    finished: int
+    encoders: int
+    epochs: int
+    work: float
+    """Views of samples, over all epochs."""
+
+    def __str__(self) -> str:
+        done = f", {self.finished} of them finished before" if self.finished else ""
+        encoders = f"{self.encoders} encoder{'s' * (self.encoders != 1)}"
+        return f"{self.runs} runs{done}; left to train: {encoders} and {self.epochs} epochs in all"
+
+
+def cost_of(runs: Iterable[PlannedRun], store: Store) -> Cost:
+    """What runs cost that are not finished yet; what they share counts once."""
+    by_key: dict[str, PlannedRun] = {}
+    encoders: dict[str, PlannedRun] = {}
+    for run in runs:
+        _add(run, by_key, encoders)
+    left = [run for run in by_key.values() if not store.is_finished(run)]
+    needed = {
+        encoder_key(one) for run in left for one in (run, run.start) if isinstance(one, PlannedRun)
+    }
+    missing = [run for key, run in encoders.items() if key in needed and not store.has_encoder(run)]
+    epochs = [_last_stage(run) for run in left] + [_encoder_stage(run) for run in missing]
+    return Cost(
+        len(by_key),
+        len(by_key) - len(left),
+        len(missing),
+        sum(count for count, _ in epochs),
+        sum(count * size for count, size in epochs),
+    )
+
+
+def epoch_size(run: PlannedRun, stage: str) -> float:
+    """Views of samples in an epoch of a run, by the name of its stage."""
+    trained = run.start if isinstance(run.start, PlannedRun) else run
+    views = trained.config.views if stage in ("encoder", "regularize") else 1
+    return len(trained.table.rows("train")) * max(1, views)
+
+
+def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, PlannedRun]) -> None:
+    """Add a run and all that it starts from."""
+    by_key[run_key(run)] = run
+    if trains_encoder(run):
+        encoders[encoder_key(run)] = run
+    if run.config.scheme == "two-stage":
+        _add(end2end_of(run), by_key, encoders)
+    if run.start is None or isinstance(run.start, Path):
+        return
+    if trains_encoder(run.start):
+        encoders[encoder_key(run.start)] = run.start
+    else:
+        _add(run.start, by_key, encoders)
+
+
+def _last_stage(run: PlannedRun) -> tuple[int, float]:
+    """Epochs of the stage that belongs to this run alone, and views in each."""
+    config, rows = run.config, len(run.table.rows("train"))
+    assert config.epochs is not None
+    if config.scheme in ("end2end", "regularize"):
+        views = 1 if config.scheme == "end2end" else max(1, config.views)
+        return config.epochs, rows * views
+    assert config.head_epochs is not None
+    exact = config.head_solver == "exact" and config.scheme != "finetune"
+    return (1 if exact else config.head_epochs), rows
+
+
+def _encoder_stage(run: PlannedRun) -> tuple[int, float]:
+    assert run.config.epochs is not None
+    return run.config.epochs, len(run.table.rows("train")) * max(1, run.config.views)

@@ -1,0 +1,103 @@
+"""reproduce: from the name of a result of the paper to its table."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from rnc.config import Preset
+from rnc.data.table import Table
+from rnc.experiments.data import Data
+from rnc.experiments.plan import Row, Setting, base_config
+from rnc.experiments.results import RESULTS
+from rnc.experiments.run import Say, chosen_data, run_plan
+from rnc.experiments.store import Store
+from rnc.experiments.write import table
+from rnc.files import write_text
+from rnc.run.folder import DoesNotApply
+from rnc.training.loop import ShowRecord
+
+EVERY_RESULT = "all"
+SEEDS: dict[str, int] = {"paper": 3, "quick": 1}
+STD_SEEDS: dict[str, int] = {"paper": 5, "quick": 3}
+"""For `std`: a spread needs more seeds."""
+
+
+def reproduce(
+    name: str,
+    data: Table | Data | str,
+    out: str | Path,
+    *,
+    seeds: int | None = None,
+    preset: Preset = "quick",
+    epochs: int | None = None,
+    fit: Mapping[str, Any] | None = None,
+    end2end_lr: float | None = None,
+    command: str = "",
+    show: ShowRecord = lambda record: None,
+    say: Say = print,
+) -> list[Row]:
+    """The rows of a result of the paper, from runs below `out`, of which only missing ones train.
+
+    Writes OUT/NAME.csv and OUT/NAME.md, and OUT/report.md of all results so far. With "all",
+    results that do not apply to the data are left out, and `say` is told why.
+
+    Args:
+        name: a key of RESULTS, or "all".
+        data: a table, `Data`, or "digits" for the demo.
+        out: the folder of runs, encoders and tables.
+        seeds: how often to train; by default 3, for std 5 (preset quick: 1, and 3).
+        preset: paper: its epochs and optimizer; quick: a first look.
+        epochs: of encoders and end-to-end training; those of heads and fine-tuning follow.
+        fit: further fields of FitConfig, for all runs.
+        end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
+        command: what the user typed, for the reports of the runs.
+        show: takes the record of every epoch that is trained.
+        say: takes lines of text: cost, progress, the table.
+
+    >>> reproduce("mian", "digits", "out")
+    Traceback (most recent call last):
+    ...
+    ValueError: There is no result 'mian'; known are main, sota, correlation, transfer, unseen, \
+ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, \
+efficiency, corruptions, reduced-data, spurious, all. Did you mean 'main'?
+    """
+    names = result_names(name)
+    chosen = chosen_data(data)
+    base = base_config(chosen, preset, epochs, fit or {})
+    store = Store(Path(out), chosen.source, command)
+    rows: list[Row] = []
+    for one in names:
+        count = seeds or (STD_SEEDS if one == "std" else SEEDS)[preset]
+        setting = Setting(chosen, base, count, end2end_lr)
+        try:
+            plan = RESULTS[one](setting)
+        except DoesNotApply as error:
+            if name != EVERY_RESULT:
+                raise
+            say(f"{one} left out: {error}")
+            continue
+        result = run_plan(one, plan, setting, store, show=show, say=say)
+        _join(store.out)
+        say("\n".join([f"{one}: {plan.title}", *table(result)]))
+        rows += result
+    return rows
+
+
+def result_names(name: str) -> list[str]:
+    """The results that a name stands for; raises for a name that is none."""
+    if name == EVERY_RESULT:
+        return list(RESULTS)
+    if name not in RESULTS:
+        close = get_close_matches(name, RESULTS, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        known = ", ".join([*RESULTS, EVERY_RESULT])
+        raise ValueError(f"There is no result {name!r}; known are {known}.{hint}")
+    return [name]
+
+
+def _join(out: Path) -> None:
+    """report.md: the sections of all results so far, in the order of the paper."""
+    parts = [out / f"{name}.md" for name in RESULTS]
+    texts = [part.read_text(encoding="utf-8") for part in parts if part.exists()]
+    write_text(out / "report.md", "# Results of the paper, reproduced\n\n" + "\n".join(texts))
