@@ -114,7 +114,7 @@ class circular:  # a class, so that it shows its period; used as a function
 def angular_distance(a: Tensor, b: Tensor) -> Tensor:
     """Angle in degrees between the gaze directions (pitch, yaw), given in degrees.
 
-    The atan2 form stays exact for equal directions, where acos of a rounded cosine does not.
+    2 atan(|u - v| / |u + v|) is exact for equal directions, where acos of a rounded cosine is not.
 
     >>> gaze = torch.tensor([[0.0, 0.0], [90.0, 0.0], [0.0, 45.0]])
     >>> angular_distance(gaze, gaze).round()
@@ -130,9 +130,9 @@ def angular_distance(a: Tensor, b: Tensor) -> Tensor:
             )
     if not a.is_cpu or torch.compiler.is_compiling():
         return _angles(gaze_direction(a), gaze_direction(b))
-    # On a CPU, sin, cos and atan2 of one number depend on its place in the array: its last elements
-    # do not fill a vector register and take another code path. So that equal labels tie, each
-    # distinct label is computed once. Sums, products and roots always round the same way.
+    # Sums, products, quotients and roots always round the same way. On a CPU, sin, cos and atan of
+    # one number may depend on its place in the array: the last elements do not fill a vector
+    # register. So that equal labels tie, each distinct label is computed once.
     labels, place = torch.unique(torch.cat([a, b]), dim=0, return_inverse=True)
     directions = gaze_direction(labels)
     return _angles(directions[place[: len(a)]], directions)[:, place[len(a) :]]
@@ -140,14 +140,9 @@ def angular_distance(a: Tensor, b: Tensor) -> Tensor:
 
 def _angles(a: Tensor, b: Tensor) -> Tensor:
     """Angles in degrees between unit vectors: (n, 3), (m, 3) -> (n, m)."""
-    u, v = a.unbind(1), b.unbind(1)
-
-    def outer(i: int, j: int) -> Tensor:
-        return u[i][:, None] * v[j][None, :]
-
-    cross = sum(((outer(i, j) - outer(j, i)).square() for i, j in ((0, 1), (1, 2), (2, 0))))
-    dot = outer(0, 0) + outer(1, 1) + outer(2, 2)
-    return torch.atan2(torch.as_tensor(cross).sqrt(), dot).rad2deg()
+    # Not atan2: on a CPU its rounding depends on the place in the array for certain, which would
+    # also split ties of different labels, such as 10 degrees up and 10 degrees down.
+    return (2 * (l2_distance(a, b) / l2_distance(a, -b)).atan()).rad2deg()
 
 
 def gaze_direction(pitch_yaw: Tensor) -> Tensor:
