@@ -1,6 +1,6 @@
 """The analyses of a run, as the page reads them.
 
-Each is optional. One whose content is not as its reader needs it is left out, and the page says so.
+Each is optional. If a reader cannot use what an analysis wrote, the page says so and goes on.
 """
 
 import math
@@ -74,6 +74,6 @@ def read_group(group: Mapping[str, Any], value: object) -> ErrorGroup:
     return ErrorGroup(str(value), int(group["n"]), mae, low, high)
 
 
-def as_numbers(values: Any) -> Columns:
-    """A list of numbers, NaN for null."""
+def float_list(values: Any) -> Columns:
+    """A list of a JSON file as numbers, NaN for null."""
     return np.array([math.nan if value is None else float(value) for value in values])

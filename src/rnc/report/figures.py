@@ -10,7 +10,7 @@ scatter  predicted against true values
 map      features in two dimensions, coloured by a column that the reader chooses
 
 Text in a description is plain text: whoever draws it must not read markup in it. A colour is the
-number of a run, or "soft" for what stands in the background.
+number of a run, or "soft" for what is in the background.
 """
 
 import base64
@@ -137,21 +137,25 @@ def line(
 
 
 def curves(
-    x_title: str, panels: Sequence[Figure], *, whole: bool = False, ticks: Figure | None = None
+    x_title: str,
+    panels: Sequence[Figure],
+    *,
+    whole_numbers: bool = False,
+    ticks: Figure | None = None,
 ) -> Figure:
     """Panels that share their x axis.
 
     Args:
         x_title: of the axis.
         panels: {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
-        whole: x has whole numbers only.
+        whole_numbers: x has whole numbers only.
         ticks: {"at", "text"}; by default round numbers.
     """
     marks = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
     legend = {(mark["name"], mark["color"], mark["dash"]): None for mark in marks}
     return {
         "kind": "curves",
-        "x": {"title": x_title, "whole": whole, "ticks": ticks},
+        "x": {"title": x_title, "whole": whole_numbers, "ticks": ticks},
         "panels": list(panels),
         "legend": [{"name": n, "color": c, "dash": d} for n, c, d in legend]
         if len(legend) > 1
@@ -179,7 +183,7 @@ def training_figure(stages: Sequence[str], panels: Mapping[str, Columns], *, col
         if marks:
             drawn.append({"title": title, "marks": marks, "zero": title.startswith("gap")})
     epoch = "epoch, all stages" if len(names) > 1 else "epoch"
-    return curves(epoch, drawn, whole=True)
+    return curves(epoch, drawn, whole_numbers=True)
 
 
 def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Figure:

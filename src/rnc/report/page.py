@@ -1,8 +1,8 @@
-"""The HTML of a report. What comes from a file is data here, whatever it looks like.
+"""The HTML of a report. Text from a file stays text, even where it looks like markup.
 
-Every text is escaped where it enters: `table` does so for its cells, `escape` for the rest,
-`as_json` keeps it inside its script. Should one slip through, the policy of the page still runs no
-script but the page's own, and loads nothing.
+Every text is escaped where it enters the page: `table` escapes its cells, `escape` the rest, and
+`as_json` keeps data inside its script. If one slipped through, the security policy of the page
+would still run no script but the page's own, and load nothing.
 """
 
 import base64

@@ -96,8 +96,10 @@ def _columns(run: ReportRun) -> dict[ColorColumn, NDArray[Any]]:
         columns[ColorColumn("target", target)] = run.true[:, j]
         columns[ColorColumn("prediction", target)] = run.predicted[:, j]
     columns[ColorColumn("error", "")] = run.errors
-    columns |= {ColorColumn("extra", name): its for name, its in predictions.extras.items()}
-    columns |= {ColorColumn("column", name): its for name, its in predictions.subgroups.items()}
+    for name, values in predictions.extras.items():
+        columns[ColorColumn("extra", name)] = values
+    for name, texts in predictions.subgroups.items():
+        columns[ColorColumn("column", name)] = texts
     return columns
 
 

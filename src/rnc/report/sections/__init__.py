@@ -21,15 +21,29 @@ class Section(NamedTuple):
 
 
 SECTIONS = (
-    Section(numbers.comparison, numbers.READERS),
-    Section(features.maps, {"map": features.read_map, "pca": features.read_pca}),
-    Section(features.similarities, {"similarity": features.read_similarity}),
-    Section(errors.predictions, {}),
-    Section(errors.error_by_target, {"targets": errors.read_targets}),
-    Section(errors.error_by_subgroup, {"subgroups": errors.read_subgroups}),
-    Section(gallery.worst_errors, {}),
-    Section(corruption.corruption, {"corruption": corruption.read_corruption}),
-    Section(other_data.other_data, other_data.READERS),
-    Section(training.training, {}),
-    Section(numbers.configuration, {}),
+    Section(
+        numbers.draw_scores,
+        {
+            "intervals": numbers.read_intervals,
+            "order": numbers.read_order,
+            "readable": numbers.read_readable,
+        },
+    ),
+    Section(features.draw_maps, {"map": features.read_map, "pca": features.read_pca}),
+    Section(features.draw_similarities, {"similarity": features.read_similarity}),
+    Section(errors.draw_predictions, {}),
+    Section(errors.draw_target_errors, {"targets": errors.read_targets}),
+    Section(errors.draw_subgroup_errors, {"subgroups": errors.read_subgroups}),
+    Section(gallery.draw_worst_errors, {}),
+    Section(corruption.draw_corruption, {"corruption": corruption.read_corruption}),
+    Section(
+        other_data.draw_other_data,
+        {
+            "unseen": other_data.read_unseen,
+            "reduced": other_data.read_reduced,
+            "transfer": other_data.read_transfer,
+        },
+    ),
+    Section(training.draw_training, {}),
+    Section(numbers.draw_configuration, {}),
 )

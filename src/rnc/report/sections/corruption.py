@@ -51,7 +51,7 @@ def read_corruption(result: AnalysisResult, run: PartialRun) -> CorruptionErrors
     return CorruptionErrors(_MEASURES.get(measure, measure), n, curves, mean, types)
 
 
-def corruption(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_corruption(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The error by severity and by type of corruption."""
     errors: list[tuple[ReportRun, CorruptionErrors]] = [
         (run, run.analyses["corruption"]) for run in runs if "corruption" in run.analyses
@@ -72,7 +72,7 @@ def corruption(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figu
     }
     measure = errors[0][1].measure
     panel = {"title": measure, "marks": lines, "zero": True, "height": 1.4}
-    mean = draw.curves("severity, 0 is clean", [panel], whole=True)
+    mean = draw.curves("severity, 0 is clean", [panel], whole_numbers=True)
     kinds = draw.rows(measure, bars)
     slots = [
         page.slot(figures, mean, "Mean over all corruptions", file="corruption-mean"),

@@ -8,7 +8,7 @@ import numpy as np
 from rnc.metrics import SHOTS, Columns
 from rnc.report import figures as draw
 from rnc.report import page
-from rnc.report.analyses import as_numbers, read_group
+from rnc.report.analyses import float_list, read_group
 from rnc.report.colors import limits_of
 from rnc.report.figures import ErrorGroup, Figure, TargetBins
 from rnc.report.runs import ReportRun
@@ -20,7 +20,7 @@ from rnc.run.partial import PartialRun
 # ---------------------------------------------------------------------------------- predictions
 
 
-def predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """Predicted against true values, a figure for each run and target."""
     grids = []
     for target in union(run.targets for run in runs):
@@ -67,16 +67,16 @@ def read_targets(result: AnalysisResult, run: PartialRun) -> dict[str, TargetBin
 
 
 def _read_bins(bins: Mapping[str, Any]) -> TargetBins:
-    edges = as_numbers(bins["edges"])
-    n, mae, low, high = (as_numbers(bins[key]) for key in ("n", "mae", "low", "high"))
-    n_train = None if bins.get("n_train") is None else as_numbers(bins["n_train"])
+    edges = float_list(bins["edges"])
+    n, mae, low, high = (float_list(bins[key]) for key in ("n", "mae", "low", "high"))
+    n_train = None if bins.get("n_train") is None else float_list(bins["n_train"])
     for part in (n, mae, low, high, n if n_train is None else n_train):
         if len(part) != len(edges) - 1 or len(part) == 0:
             raise ValueError(f"needed {len(edges) - 1} bins; got {len(part)}.")
     return TargetBins(edges, n, mae, low, high, n_train)
 
 
-def error_by_target(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The error by the value of each target, and by how often training had its label."""
     slots = []
     for target in union(run.targets for run in runs):
@@ -141,7 +141,9 @@ def read_subgroups(result: AnalysisResult, run: PartialRun) -> dict[str, Subgrou
     }
 
 
-def error_by_subgroup(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_subgroup_errors(
+    runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]
+) -> str:
     """The error for each value of the further columns."""
     columns = {run.name: _subgroups(run) for run in runs}
     slots = []
@@ -150,7 +152,7 @@ def error_by_subgroup(runs: Sequence[ReportRun], pictures: Pictures, figures: li
         total = len({group.value for _, of_run in errors for group in of_run.groups})
         part = f", the {draw.MAX_BARS} largest of {total}" if total > draw.MAX_BARS else ""
         figure = draw.subgroup_figure(
-            [(run.name, run.color, found.groups) for run, found in errors]
+            [(run.name, run.color, of_run.groups) for run, of_run in errors]
         )
         notes = [
             f"{run.name}: the worst is {draw.short(of_run.worst)}, {page.number(of_run.gap)} above "

@@ -6,7 +6,7 @@ import numpy as np
 
 from rnc.report import figures as draw
 from rnc.report import page
-from rnc.report.analyses import as_numbers
+from rnc.report.analyses import float_list
 from rnc.report.figures import Figure, SimilarityMatrix
 from rnc.report.runs import FeatureMap, ReportRun
 from rnc.report.samples import Pictures, color_columns
@@ -39,7 +39,7 @@ def read_pca(result: AnalysisResult, run: PartialRun) -> FeatureMap:
 def _feature_map(
     result: AnalysisResult, run: PartialRun, method: str, axes: tuple[str, str]
 ) -> FeatureMap:
-    points = np.column_stack([as_numbers(result.content[axis]) for axis in "xy"])
+    points = np.column_stack([float_list(result.content[axis]) for axis in "xy"])
     rows = np.array(result.content["rows"], dtype=np.int64)
     if rows.shape != points.shape[:1] or len(rows) < 2:
         raise ValueError(f"needed two or more rows, x and y; got {rows.shape} and {points.shape}.")
@@ -50,7 +50,7 @@ def _feature_map(
     return FeatureMap(method, rows[finite], points[finite], axes, int(finite.sum()))
 
 
-def maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The features of every run in two dimensions, coloured by a column that the reader chooses."""
     slots, methods = [], []
     for i, run in enumerate(runs):
@@ -103,7 +103,7 @@ def _note(run: ReportRun, drawn: FeatureMap) -> str:
 
 def read_similarity(result: AnalysisResult, run: PartialRun) -> SimilarityMatrix:
     """analyses/similarity.json and similarity.safetensors."""
-    labels = as_numbers(result.content["labels"])
+    labels = float_list(result.content["labels"])
     matrix = result.tensors["matrix"].double().numpy()
     if matrix.shape != (len(labels), len(labels)) or not len(labels):
         raise ValueError(f"needed a matrix ({len(labels)}, {len(labels)}); got {matrix.shape}.")
@@ -112,7 +112,7 @@ def read_similarity(result: AnalysisResult, run: PartialRun) -> SimilarityMatrix
     return SimilarityMatrix(str(result.content.get("target") or "target"), labels, matrix)
 
 
-def similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The similarity matrix of every run, in the order of the target."""
     slots = []
     for run in runs:

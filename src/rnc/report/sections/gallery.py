@@ -13,7 +13,7 @@ from rnc.report.samples import Pictures
 _WIDTH, _HEIGHT = 96, 48
 
 
-def worst_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_worst_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The largest errors of every run: picture or signal, name, true and predicted values."""
     parts = []
     for i, run in enumerate(runs):

@@ -9,7 +9,6 @@ import numpy as np
 
 from rnc.metrics import Interval, mean_interval
 from rnc.report import page
-from rnc.report.analyses import AnalysisReader
 from rnc.report.figures import Figure
 from rnc.report.runs import ReportRun
 from rnc.report.samples import Pictures
@@ -67,26 +66,22 @@ def _card(run: ReportRun, color: int) -> str:
     )
 
 
-def _read_intervals(result: AnalysisResult, run: PartialRun) -> dict[str, Interval]:
+def read_intervals(result: AnalysisResult, run: PartialRun) -> dict[str, Interval]:
+    """analyses/intervals.json."""
     return {
         score: Interval(float(ends["low"]), float(ends["high"]))
         for score, ends in result.content.items()
     }
 
 
-def _read_order(result: AnalysisResult, run: PartialRun) -> dict[str, Any]:
+def read_order(result: AnalysisResult, run: PartialRun) -> dict[str, Any]:
+    """analyses/order.json."""
     return result.content
 
 
-def _read_readable(result: AnalysisResult, run: PartialRun) -> dict[str, dict[str, Any]]:
+def read_readable(result: AnalysisResult, run: PartialRun) -> dict[str, dict[str, Any]]:
+    """analyses/readable.json."""
     return {column: dict(probe) for column, probe in result.content.items()}
-
-
-READERS: dict[str, AnalysisReader] = {
-    "intervals": _read_intervals,
-    "order": _read_order,
-    "readable": _read_readable,
-}
 
 
 def readable_columns(run: ReportRun) -> dict[str, tuple[Any, float | None]]:
@@ -103,7 +98,7 @@ def readable_columns(run: ReportRun) -> dict[str, tuple[Any, float | None]]:
 # ------------------------------------------------------------------------------------ comparison
 
 
-def comparison(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_scores(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The scores of all runs, and whether a difference is more than chance."""
     about = (
         "Scores of the test split. Spearman and Kendall say how well samples with similar features "
@@ -208,7 +203,7 @@ def _schemes_tried(runs: Sequence[ReportRun]) -> str:
 # --------------------------------------------------------------------------------- configuration
 
 
-def configuration(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_configuration(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The commands that made the runs, and every setting."""
     commands = "".join(
         f"<h3>{page.escape(run.name)}</h3>"

@@ -7,7 +7,7 @@ import numpy as np
 
 from rnc.report import figures as draw
 from rnc.report import page
-from rnc.report.analyses import AnalysisReader, older_version, read_group
+from rnc.report.analyses import older_version, read_group
 from rnc.report.figures import ErrorGroup, Figure
 from rnc.report.runs import ReportRun
 from rnc.report.samples import Pictures
@@ -16,7 +16,7 @@ from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
 
 
-def other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """What the runs have of these analyses."""
     slots = [*_unseen(runs, figures), *_reduced(runs, figures)]
     about = (
@@ -33,7 +33,8 @@ class UnseenErrors(NamedTuple):
     groups: tuple[ErrorGroup, ErrorGroup]
 
 
-def _read_unseen(result: AnalysisResult, run: PartialRun) -> UnseenErrors:
+def read_unseen(result: AnalysisResult, run: PartialRun) -> UnseenErrors:
+    """analyses/unseen.json."""
     seen, unseen = (read_group(result.content[name], name) for name in ("seen", "unseen"))
     ranges = [f"{low:g} to {high:g}" for low, high in result.content.get("ranges") or []]
     return UnseenErrors(", ".join(ranges), (seen, unseen))
@@ -55,7 +56,8 @@ def _unseen(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
     return [page.slot(figures, figure, "Unseen targets", note=note, file="unseen-targets")]
 
 
-def _read_reduced(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+def read_reduced(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+    """analyses/reduced.json."""
     if "mean" not in result.content:
         raise ValueError(older_version(run.path, "reduced"))
     return [dict(row) for row in result.content["mean"]]
@@ -80,7 +82,8 @@ def _reduced(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
     return [page.slot(figures, figure, "Less training data", file="less-data")]
 
 
-def _read_transfer(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+def read_transfer(result: AnalysisResult, run: PartialRun) -> list[dict[str, Any]]:
+    """analyses/transfer.json."""
     data = str(result.content.get("data") or "other data")
     return [dict(row) | {"data": data} for row in result.content["rows"]]
 
@@ -96,10 +99,3 @@ def _transfer(runs: Sequence[ReportRun]) -> str:
         return ""
     head = ["Run", "Data", "Scheme", "MAE", "R²", "Spearman"]
     return f"<h3>Transfer</h3>{page.table(head, rows)}"
-
-
-READERS: dict[str, AnalysisReader] = {
-    "unseen": _read_unseen,
-    "reduced": _read_reduced,
-    "transfer": _read_transfer,
-}

@@ -11,7 +11,7 @@ from rnc.report.samples import Pictures
 _PANELS = {"loss": "train_loss", "gap to L*": "gap", "validation error": "val_error"}
 
 
-def training(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+def draw_training(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """Loss, gap and validation error over the epochs of every run."""
     slots = []
     for run in runs:
