@@ -7,9 +7,11 @@ One file for each group of commands. A command imports what it needs when it run
 import typer
 
 from rnc.cli.datasets import datasets
+from rnc.cli.finished import evaluate, export, predict, report
+from rnc.cli.fit import demo, fit
+from rnc.cli.finished import evaluate, export, predict, report
 from rnc.cli.fit import demo, fit
 from rnc.cli.paper import compare, reproduce
-from rnc.cli.runs import evaluate, export, predict, report
 from rnc.cli.search import search
 
 app = typer.Typer(
