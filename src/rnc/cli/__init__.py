@@ -9,8 +9,6 @@ import typer
 from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
 from rnc.cli.fit import demo, fit
-from rnc.cli.finished import evaluate, export, predict, report
-from rnc.cli.fit import demo, fit
 from rnc.cli.paper import compare, reproduce
 from rnc.cli.search import search
 

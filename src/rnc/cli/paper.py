@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import take, typed_fields, with_flags
-from rnc.cli.terminal import bar, console, friendly
+from rnc.cli.terminal import console, friendly, records_bar
 from rnc.config import FitConfig, Preset
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def compare(
     from rnc.experiments.write import table
     from rnc.run.fit import typed_command
 
-    with friendly(_GOES_ON), bar(one_line=True) as show:
+    with friendly(_GOES_ON), records_bar() as show:
         fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
         rows = compare(
             _read(take({**options, "source": source}, DataFlags), FitConfig(**fit)),
@@ -116,7 +116,7 @@ def reproduce(
     from rnc.experiments.paper import reproduce, result_names
     from rnc.run.fit import typed_command
 
-    with friendly(_GOES_ON), bar(one_line=True) as show:
+    with friendly(_GOES_ON), records_bar() as show:
         result_names(name)  # before data are read, which may take long
         fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
         flags, config = take({**options, "source": source}, DataFlags), FitConfig(**fit)

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
@@ -37,64 +31,72 @@ def friendly(when_stopped: str | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-@contextlib.contextmanager
-def bar(*, one_line: bool = False) -> Iterator["ShowRecord"]:
-    """A progress bar that records feed: loss, gap to the bound, validation error, time left.
+def _progress(*, stays: bool) -> Progress:
+    """The progress bar of every command.
 
     Args:
-        one_line: show only the stage that runs, and nothing when all is done: for many runs.
+        stays: whether it stays on the screen, and in a log, when all is done.
     """
     from rnc.loss.distributed import is_first_process
 
-    progress = Progress(
+    return Progress(
         TextColumn("{task.description:<12}"),
         BarColumn(),
         TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
-        transient=one_line,
-        disable=not is_first_process() or (one_line and not console.is_terminal),
+        transient=not stays,
+        disable=not is_first_process() or not (stays or console.is_terminal),
     )
+
+
+@contextlib.contextmanager
+def bar() -> Iterator["ShowRecord"]:
+    """A progress bar per stage that records feed; all of them stay."""
     tasks: dict[str, Any] = {}
     shown: dict[str, int] = {}
+    progress = _progress(stays=True)
 
     def show(record: "Record") -> None:
         if record.epoch <= shown.get(record.stage, record.epoch):  # as the next seed begins
-            if one_line:
-                for task in list(progress.task_ids):
-                    progress.remove_task(task)
             tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
         shown[record.stage] = record.epoch
-        numbers = f"loss {record.train_loss:.4f}"
-        if record.gap is not None:
-            numbers += f"  gap {record.gap:.3f}"
-        if record.val_error is not None:
-            numbers += f"  val {record.val_error:.4g}"
-        progress.update(tasks[record.stage], completed=record.epoch, numbers=numbers)
+        progress.update(tasks[record.stage], completed=record.epoch, numbers=_numbers(record))
 
     with progress:
         yield show
 
 
 @contextlib.contextmanager
+def records_bar() -> Iterator["ShowRecord"]:
+    """One progress bar for the records of many runs, which goes when all is done."""
+    with steps_bar() as show:
+        yield lambda record: show(
+            record.epoch, record.epochs, f"{record.stage:<12} {_numbers(record)}"
+        )
+
+
+@contextlib.contextmanager
 def steps_bar() -> Iterator["ShowProgress"]:
-    """A progress bar for steps of any kind, which goes when all is done."""
-    progress = Progress(
-        TextColumn("{task.description:<32}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    """One progress bar for steps of any kind, which goes when all is done."""
+    progress = _progress(stays=False)
 
     def show(done: int, total: int, what: str) -> None:
         progress.update(task, completed=done, total=total, description=what)
 
     with progress:
-        task = progress.add_task("", total=None)
+        task = progress.add_task("", total=None, numbers="")
         yield show
+
+
+def _numbers(record: "Record") -> str:
+    """Loss, gap to its bound and validation error of an epoch, as far as it has them."""
+    numbers = f"loss {record.train_loss:.4f}"
+    if record.gap is not None:
+        numbers += f"  gap {record.gap:.3f}"
+    if record.val_error is not None:
+        numbers += f"  val {record.val_error:.4g}"
+    return numbers
 
 
 def print_scores(folder: Path) -> None:
