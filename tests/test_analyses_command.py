@@ -10,12 +10,13 @@ from typer.testing import CliRunner
 
 from evaluation_cases import data_of, files, fitted, houses, table_of, untrained
 from rnc.analyses.analysis import AnalysisOptions
-from rnc.analyses.registry import ANALYSES, TRAINING, analyse, choose
+from rnc.analyses.registry import ANALYSES, analyse, choose
 from rnc.analyses.standard import STANDARD
 from rnc.cli import app
+from rnc.experiments.retraining import RETRAINING
 from rnc.files import read_tensors
 
-EVERY = ANALYSES | TRAINING
+EVERY = ANALYSES | RETRAINING
 DOCS = Path(__file__).parent.parent / "docs" / "analyses.md"
 
 
@@ -36,7 +37,7 @@ def run(tmp_path_factory):
 def test_all_are_those_that_train_nothing():
     assert choose(["all"]) == choose(["all"], EVERY) == list(ANALYSES)
     assert choose(["reduced", "all", "map"], EVERY) == ["reduced", *ANALYSES]
-    assert set(TRAINING) == {"reduced", "transfer"}
+    assert set(RETRAINING) == {"reduced", "transfer"}
 
 
 def test_an_unknown_name_lists_the_known_ones(run):

@@ -13,7 +13,6 @@ from rnc.analyses.analysis import Analysis, AnalysisOptions
 from rnc.analyses.breakdown import readable_columns, unseen
 from rnc.analyses.maps import map_analysis
 from rnc.analyses.order import order
-from rnc.analyses.retrain import reduced, transfer
 from rnc.analyses.standard import STANDARD
 from rnc.analyses.sweep import corruption
 from rnc.run.folder import DoesNotApply, RunFolder
@@ -26,9 +25,7 @@ ANALYSES: dict[str, Analysis] = {
     "unseen": unseen,
     "corruption": corruption,
 }
-"""Those that train nothing."""
-TRAINING: dict[str, Analysis] = {"reduced": reduced, "transfer": transfer}
-"""Those that train models, and take as long."""
+"""Those that train nothing; `rnc.experiments.retraining` has two more, which train."""
 ALL = "all"
 
 

@@ -86,7 +86,8 @@ def evaluate(
     """
     from rnc.analyses.analysis import SHARES, AnalysisOptions
     from rnc.analyses.breakdown import parse_range
-    from rnc.analyses.registry import ANALYSES, TRAINING, run_analyses
+    from rnc.analyses.registry import ANALYSES, run_analyses
+    from rnc.experiments.retraining import RETRAINING
     from rnc.run.predict import evaluate_other
 
     with friendly():
@@ -115,7 +116,7 @@ def evaluate(
                 analyses,
                 dataclasses.replace(options, show=show),
                 lambda line: console.print(line, markup=False),
-                ANALYSES | TRAINING,
+                ANALYSES | RETRAINING,
             )
 
 

@@ -9,16 +9,17 @@ import pandas as pd
 import pytest
 
 from evaluation_cases import fitted, houses, table_of, untrained, with_config, written
-from rnc.analyses import registry, retrain
+from rnc.analyses import registry
 from rnc.analyses.analysis import AnalysisOptions
-from rnc.analyses.registry import TRAINING
-from rnc.analyses.retrain import other_table, with_share
 from rnc.data import DataError, table_from_arrays
 from rnc.data.source import DataSource
+from rnc.experiments import store
+from rnc.experiments.retraining import RETRAINING, other_table
+from rnc.experiments.subsets import with_share
 from rnc.run.folder import DoesNotApply, RunFolder
 from training_cases import fit
 
-analyse = partial(registry.analyse, analyses=TRAINING)
+analyse = partial(registry.analyse, analyses=RETRAINING)
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,13 @@ def run(made, tmp_path):
 @pytest.fixture
 def trainings(monkeypatch):
     """The configs and numbers of rows that were trained with, as they come."""
-    seen, train = [], retrain.train
+    seen, fit_run = [], store.fit_run
 
-    def noted(model, table, config, folder=None, *, encoder_weights=None):
+    def noted(table, config, folder, **options):
         seen.append((config, len(table.rows("train"))))
-        return train(model, table, config, folder, encoder_weights=encoder_weights)
+        return fit_run(table, config, folder, **options)
 
-    monkeypatch.setattr(retrain, "train", noted)
+    monkeypatch.setattr(store, "fit_run", noted)
     return seen
 
 
@@ -81,7 +82,7 @@ def test_both_schemes_are_trained_on_every_share(run, trainings):
         ("end2end", 16, 112),
         ("end2end", 11, 11),
     ]
-    model, _ = fit(with_share(run.table, 0.1), with_config(scheme="end2end", batch_size=11))
+    model, _ = fit(with_share(run.table, 0.1, seed=0), with_config(scheme="end2end", batch_size=11))
     test = run.table.rows("test")
     error = np.abs(model.predict(run.table.x[test]) - run.table.y[test]).mean()
     assert rows[3]["mae"] == pytest.approx(error, rel=1e-6)
@@ -100,8 +101,8 @@ def test_what_is_finished_is_not_trained_again(run, trainings):
     assert len(trainings) == 2
     assert "probe on 56 rows: encoder" in seen
     assert not (run.path / "analyses" / "reduced.json").exists()
-    folder = run.path / "analyses" / "reduced"
-    assert (folder / "end2end-56-0" / "checkpoint" / "last.safetensors").exists()
+    stopped = list((run.path / "analyses").glob("reduced/runs/*/checkpoint/last.safetensors"))
+    assert len(stopped) == 1
     analyse(run, "reduced", AnalysisOptions(shares=(0.5,)))
     assert len(trainings) == 3  # the second one, from its last epoch
     resumed = written(run, "reduced")
@@ -160,8 +161,27 @@ def test_fine_tuning_goes_on_from_the_encoder(source, tmp_path, trainings):
     run = fitted(tmp_path / "run", source, config)
     analyse(run, "transfer", AnalysisOptions(data=source))
     probe, finetune, _ = written(run, "transfer")["rows"]
-    assert [config.scheme for config, _ in trainings] == ["finetune", "end2end"]
+    assert [config.scheme for config, _ in trainings] == ["probe", "finetune", "end2end"]
     assert finetune["spearman"] != probe["spearman"]  # the encoder has moved
+
+
+def test_a_finished_transfer_is_not_trained_again(run, source, trainings):
+    def stop(done, total, what):
+        if what == "finetune finetune" and done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        analyse(run, "transfer", AnalysisOptions(data=source, show=stop))
+    analyse(run, "transfer", AnalysisOptions(data=source))
+    assert [config.scheme for config, _ in trainings] == [
+        *("probe", "finetune"),
+        *("finetune", "end2end"),
+    ]
+    before = written(run, "transfer")
+    analyse(run, "transfer", AnalysisOptions(data=source))
+    assert len(trainings) == 4
+    assert written(run, "transfer") == before
+    assert not list((run.path / "analyses" / "transfer").rglob("*.safetensors"))
 
 
 def test_a_transfer_needs_no_objective(source, tmp_path):
