@@ -66,6 +66,21 @@ def test_the_map_switches_between_targets_columns_predictions_and_errors(tmp_pat
     assert page.coloring("light", run=1)[0]["categories"] == []
 
 
+def test_a_further_number_of_a_sample_colours_the_map_and_makes_no_subgroup(tmp_path):
+    roles = {"age_spread": "extra", "camera": "subgroup"}
+    run, _ = make_run(
+        tmp_path / "run",
+        columns={"age_spread": np.arange(40.0)},
+        scores={"columns": roles, "subgroups": {"camera": {"left": {}, "right": {}}}},
+    )
+    page = Page(write_report([run]))
+    names = [column["name"] for column in page.data["columns"]]
+    assert names == ["age", "camera", "age, predicted", "age_spread", "absolute error"]
+    rows = [int(name[5:-4]) for name in page.names_of(page.kind("map")[0])]
+    assert page.coloring("age_spread")[1] == rows
+    assert "Error by age_spread" not in page.text
+
+
 def test_features_belong_to_the_rows_they_name(tmp_path):
     run, true = make_run(tmp_path / "run")
     rows = torch.tensor([30, 2, 17, 5])
