@@ -301,7 +301,7 @@ def test_a_worker_that_was_thought_dead_gives_way(tmp_path, monkeypatch, written
         ({"lr": Range(-1, 1)}, r"lr must be a positive number; got -1\.0"),
         ({"lr": Range(0.1, math.inf)}, "lr got 0.1 to inf"),
         ({"epochs": Range(1.5, 3)}, r"epochs must be int; got 1\.5"),
-        ({"head": Range(1, 2)}, "head is no number, so it has no range. Give its values"),
+        ({"head": Range(1, 2)}, "head is not a number, so it has no range. Give its values"),
         ({"scheme": Choice(["probe", "all"])}, "scheme must be one of probe, .*; got 'all'"),
         ({"flip": Choice([True, 1])}, "flip must be bool; got 1"),
         ({"temperature": Choice([None])}, "temperature must be float; got None"),

@@ -265,7 +265,7 @@ def test_only_the_usual_number_of_samples_is_compiled_for_a_head(
         counts.append(1)
         return graph.forward
 
-    monkeypatch.setattr("rnc.training.batches.ENCODED", 64)
+    monkeypatch.setattr("rnc.training.batches.ENCODED_TOGETHER", 64)
     counts: list[int] = []
     table = whole(columns())
     model = build_regressor(table, quick())

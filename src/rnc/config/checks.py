@@ -144,7 +144,8 @@ def _check_temperatures(config: "FitConfig") -> None:
     usual = {field.name: field.default for field in dataclasses.fields(config)}
     if config.scheme not in ("probe", "finetune"):
         return
-    names, used = {"temperature", "contrast_temperature"}, config.objective_spec.temperature
+    used = config.objective_spec.temperature
+    names = {spec.temperature for spec in OBJECTIVES.values() if spec.temperature is not None}
     for name in sorted(names - {used}):
         if (value := getattr(config, name)) != usual[name]:
             other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"

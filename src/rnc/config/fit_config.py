@@ -1,8 +1,8 @@
 """FitConfig: every choice of a training run, in one place.
 
 CLI flags, estimator parameters and config.json derive from its fields. A default of None means
-"whatever suits the rest", and `resolve` says what that is; the values are the paper's recipe
-(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless a preset is shorter.
+that the value follows from the other fields, as `resolve` has it. The values are the paper's recipe
+(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless the preset is quick.
 """
 
 import dataclasses
@@ -40,9 +40,9 @@ class FitConfig:
 
     scheme: Annotated[
         Scheme,
-        "probe: RnC encoder, frozen, then a head; finetune: then all of it; regularize: head loss "
-        "+ rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, then a new l1 head on "
-        "the frozen encoder; auto: the first four, best on validation",
+        "probe: RnC encoder, frozen, then a head on it; finetune: then encoder and head together; "
+        "regularize: head loss + rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, "
+        "then a new l1 head on the frozen encoder; auto: the first four, best on validation",
     ] = "probe"
     objective: Annotated[
         str,
@@ -194,7 +194,7 @@ class FitConfig:
         return self.objective_spec.uses_bins or binned or self.lds
 
     def resolve(self) -> "FitConfig":
-        """The same with epochs, optimizer and the head's rate as the preset suggests them."""
+        """The same config with the epochs, the optimizer and the head's rate of the preset."""
         quick = self.preset == "quick"
         optimizer = self.optimizer or ("adamw" if quick else "sgd")
         return dataclasses.replace(
@@ -206,7 +206,11 @@ class FitConfig:
         )
 
     def rate(self, *, contrast: bool) -> float:
-        """The learning rate given, or what suits a contrastive or a supervised stage."""
+        """The learning rate of the encoder: the given one, or the default of a stage.
+
+        Args:
+            contrast: whether the objective trains the encoder, without a head.
+        """
         if self.lr is not None:
             return self.lr
         if self.resolve().optimizer == "adamw":

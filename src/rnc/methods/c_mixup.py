@@ -86,7 +86,7 @@ def mix(
     """A batch and its targets, each sample mixed with a partner of near label; shapes stay.
 
     Whole numbers become float32. Targets on a circle, and angles, are mixed along the shorter way
-    from the first one, and may so leave the period.
+    around, so that a mixture may lie outside of 0 to period.
 
     Args:
         x: (n, ...), of any shape: images, signals, tables, or views (n, v, ...).
@@ -170,7 +170,7 @@ def _log_weights(
     if bandwidth is None:
         n = rows.shape[0]
         spread = (distances.square().sum() / (2 * n * n)).sqrt()
-        # Where all targets are equal, all partners are as likely.
+        # Where all targets are equal, all partners are equally likely.
         distances = distances / (RELATIVE_BANDWIDTH * spread).clamp(min=1e-300)
     else:
         distances = distances / bandwidth

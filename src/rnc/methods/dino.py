@@ -213,8 +213,8 @@ def make_teacher(student: Model) -> Model:
 def update_teacher(student: nn.Module, teacher: nn.Module, momentum: float | Tensor) -> None:
     """Move the teacher's parameters towards the student's: m * teacher + (1 - m) * student.
 
-    Buffers stay: the teacher's batch norms see batches of their own. A momentum that is a tensor on
-    their device is not looked at, so that nothing waits for a GPU.
+    Buffers stay: the teacher's batch norms see batches of their own. A momentum may be a tensor on
+    the device of the models. Its value is then not checked, so that nothing waits for a GPU.
     """
     if not isinstance(momentum, Tensor):
         _check_share("momentum", momentum)

@@ -87,7 +87,7 @@ def grid_classes(rows: Tensor, grid: Grid) -> Tensor:
 
 
 def check_labels(targets: Tensor, caller: str, features: Tensor | None = None) -> None:
-    """Raise if a target or a feature is NaN or infinite; no method here can leave samples out."""
+    """Raise if a target or a feature is NaN or infinite: the methods cannot leave out a sample."""
     if features is None:
         features = targets.new_zeros(1)
     # `check_finite` would advise missing="skip" for NaN.
@@ -97,7 +97,7 @@ def check_labels(targets: Tensor, caller: str, features: Tensor | None = None) -
 def first_of_each(distances: Tensor, order: Tensor | None = None) -> Tensor:
     """One row per distinct label, that of lowest order: label distances (n, n) -> (n,), True there.
 
-    No look at the data decides a shape, so nothing waits for a GPU.
+    No shape depends on values, so nothing waits for a GPU.
     """
     if order is None:
         order = torch.arange(distances.shape[0], device=distances.device)

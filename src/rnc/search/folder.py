@@ -84,7 +84,7 @@ def write_trials(
 
 
 def without_test(table: Table) -> Table:
-    """The table with test rows in no split, and NaN for their targets: use would be seen."""
+    """The table with test rows in no split. Their targets are NaN, so that a use would show."""
     test = table.rows("test")
     split, y = table.split.copy(), table.y.copy()
     split[test], y[test] = "", math.nan
@@ -92,6 +92,6 @@ def without_test(table: Table) -> Table:
 
 
 def key_of(table: Table, config: FitConfig) -> str:
-    """What names the checkpoints of a training: all that its result depends on."""
+    """The name of the checkpoints of a training: a hash of all that its result depends on."""
     fields = {k: v for k, v in config.to_json().items() if k not in SPEED_ONLY}
     return hashlib.sha256(json.dumps([fields, table_digest(table)]).encode()).hexdigest()[:16]

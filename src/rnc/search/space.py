@@ -37,8 +37,8 @@ Space = Mapping[str, Range | Choice]
 def default_space(base: FitConfig) -> dict[str, Range | Choice]:
     """The paper's grid of rate, weight decay and temperature.
 
-    AdamW gets a hundredth of the rates, which the paper chose for SGD (our choice). A scheme
-    without a contrastive loss has no temperature.
+    AdamW gets a hundredth of the rates, which the paper chose for SGD (our choice). The temperature
+    is that of the objective, if this has one and a part in the scheme.
     """
     scale = 0.01 if base.resolve().optimizer == "adamw" else 1.0
     space: dict[str, Range | Choice] = {
@@ -87,7 +87,9 @@ def _members(kind: Any) -> tuple[Any, ...]:
 def _check_range(name: str, part: Range, kind: Any) -> Range:
     number = next((one for one in (int, float) if one in _members(kind)), None)
     if number is None:
-        raise ValueError(f"{name} is no number, so it has no range. Give its values as a choice.")
+        raise ValueError(
+            f"{name} is not a number, so it has no range. Give its values as a choice."
+        )
     low, high = (_check_value(name, value, number) for value in (part.low, part.high))
     if not low < high or not math.isfinite(low) or not math.isfinite(high):
         raise ValueError(f"A range goes from low to high; {name} got {low!r} to {high!r}.")

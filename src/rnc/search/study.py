@@ -40,7 +40,7 @@ except ImportError as error:
         'pip install "rank-n-contrast[search]"'
     ) from error
 
-MOST_REPEATS = 3
+MAX_REPEATS = 3
 _REPEATS = "retry_history"  # numbers of the trials that a trial repeats, by Optuna's name for it
 _ENDED = "ended"  # what went wrong with the training of a trial
 
@@ -60,7 +60,7 @@ def search(
 ) -> Iterator[Trial]:
     """Train until a study has enough trials; yields each trial of this process when it ends.
 
-    A study that is there already is continued. Trials of a space of choices go once through all
+    A study that exists is continued. Trials of a space of choices go once through all
     combinations, in an order by base.seed; a space with a range is searched by Optuna's TPE.
 
     Args:
@@ -118,7 +118,7 @@ class _Worker:
         self.table, self.base, self.out = table, base, out
         self.space, self.show = space, show
         self.prunes = self.repeatable = True
-        self.current, self.taken = -1, False  # number of the trial; whether another worker has it
+        self.current, self.lost = -1, False  # number of the trial; whether another worker took it
         self.seen: set[int] = set()  # running trials of other workers
 
     def run(self, trials: int, heartbeat: int) -> Iterator[Trial]:
@@ -128,22 +128,22 @@ class _Worker:
         limit = min(trials, math.prod(map(len, choices))) if is_grid else trials
         self.write()
         while True:
-            self._give_back_silent()
+            self._release_silent_trials()
             ended, running, waiting = self._counts()
             if ended >= limit:
                 break
             if waiting or ended + running < limit:
-                yield self._one(is_grid)
+                yield self._run_trial(is_grid)
             else:
                 self.show(ended, limit, f"waiting for {running} trials of other workers")
                 time.sleep(min(heartbeat, 5))
         self.write()
 
-    def _give_back_silent(self) -> None:
-        """Give back the trials whose workers are silent.
+    def _release_silent_trials(self) -> None:
+        """Let other workers do the trials whose workers are silent.
 
-        A worker may have died before its first sign of life, which Optuna then waits for for ever.
-        So a trial that runs gets one from whoever sees it first.
+        A worker may die before its first heartbeat, and then Optuna would wait for ever. So the
+        first worker that sees a running trial writes a heartbeat for it.
         """
         with _quietly():
             optuna.storages.fail_stale_trials(self.study)
@@ -161,7 +161,7 @@ class _Worker:
         running, waiting = states.count(TrialState.RUNNING), states.count(TrialState.WAITING)
         return len(states) - running - waiting, running, waiting
 
-    def _one(self, is_grid: bool) -> Trial:
+    def _run_trial(self, is_grid: bool) -> Trial:
         """Do a trial: one that was given back, or a new one."""
         if is_grid:
             grid = {k: part.values for k, part in self.space.items() if isinstance(part, Choice)}
@@ -172,11 +172,11 @@ class _Worker:
                 self.study.sampler = optuna.samplers.TPESampler(
                     seed=seed if self.repeatable else None, constant_liar=True
                 )
-        self.taken = False
+        self.lost = False
         try:
             self.study.optimize(self._objective, n_trials=1)
         except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
-            if not self.taken:
+            if not self.lost:
                 raise
         finally:
             self.write()
@@ -189,7 +189,7 @@ class _Worker:
             error = self._train(trial, self._config(trial))
             trial.set_user_attr("validation_error", error)  # raises if the trial was given away
         except optuna.exceptions.UpdateFinishedTrialError:
-            self.taken = True  # it was thought dead, as after a laptop slept
+            self.lost = True  # it was thought dead, as after a laptop slept
             raise
         except (FloatingPointError, torch.OutOfMemoryError) as problem:
             diverged = isinstance(problem, FloatingPointError)
@@ -213,14 +213,14 @@ class _Worker:
     def _train(self, trial: optuna.Trial, config: FitConfig) -> float:
         """The best validation error; a trial that was stopped goes on from its checkpoint."""
         folder = self.out / "checkpoints" / key_of(self.table, config)
-        model, errors, looks = build_regressor(self.table, config), [], 0
+        model, errors, reports = build_regressor(self.table, config), [], 0
         records = cast(Generator[Record], train(model, self.table, config, folder))
-        with closing(records):  # or what it set up would outlive a pruned trial
+        with closing(records):  # else what training set up would outlive a pruned trial
             for record in records:
                 what = f"trial {trial.number} {record.stage}, loss {record.train_loss:.4g}"
                 if record.val_error is not None:
-                    looks += 1
-                    trial.report(record.val_error, looks)
+                    reports += 1
+                    trial.report(record.val_error, reports)
                     what += f", validation error {record.val_error:.4g}"
                     if record.stage != "encoder":  # whose errors are those of a quick probe
                         errors.append(record.val_error)
@@ -241,9 +241,12 @@ class _Worker:
 
 
 def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
-    """The median of at least five trials, after a tenth of the epochs; of an encoder, a fifth."""
-    looks = QUICK_PROBES if config.scheme in ("probe", "finetune") else config.epochs or 0
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, looks // 10))
+    """Prune by the median of at least five trials, after a tenth of the epochs.
+
+    Where an encoder is trained first, after a fifth: it is probed ten times.
+    """
+    reports = QUICK_PROBES if config.scheme in ("probe", "finetune") else config.epochs or 0
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, reports // 10))
 
 
 def _suggest(trial: optuna.Trial, name: str, part: Range | Choice) -> Any:
@@ -270,7 +273,7 @@ def _trial(trial: FrozenTrial) -> Trial:
 def _give_back(study: optuna.Study, trial: FrozenTrial) -> None:
     """Let any worker do a trial again from its start, but not for ever."""
     history = [*trial.system_attrs.get(_REPEATS, []), trial.number]
-    if len(history) > MOST_REPEATS:
+    if len(history) > MAX_REPEATS:
         return
     again = optuna.create_trial(
         state=TrialState.WAITING,

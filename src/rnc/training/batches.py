@@ -28,10 +28,10 @@ from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
 
-RESIDENT = 0.5
+RESIDENT_SHARE = 0.5
 """Share of a GPU's free memory that raw samples may take to live there."""
-ENCODED = 1024
-"""Samples that a frozen encoder sees at a time."""
+ENCODED_TOGETHER = 1024
+"""How many samples a frozen encoder sees at a time."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Batches:
         weights: Tensor | None = None,
     ) -> None:
         self.rows = table.rows("train")
-        self.known_targets = torch.tensor(table.y[self.rows])  # to the host
+        self.known_targets = torch.tensor(table.y[self.rows])  # on the host
         self.targets = self.known_targets.to(device)
         self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
         self.model, self.device = model, device
@@ -112,7 +112,7 @@ class Batches:
         self.resident: Tensor | None = None
         if device.type == "cuda" and resident != "off":
             needed = table.x[:1].nbytes * len(self.rows)
-            if resident == "on" or needed < RESIDENT * torch.cuda.mem_get_info(device)[0]:
+            if resident == "on" or needed < RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]:
                 self.resident = torch.tensor(table.x[self.rows], device=device)
         self._views: Callable[[Tensor, Augment, Tensor], Tensor] = (
             _channels_last_views if channels_last else views_from
@@ -139,9 +139,9 @@ class Batches:
     ) -> Iterator[Picked]:
         """The batches of one epoch, in shares of batch_size / world_size per process.
 
-        With drop_last, all have batch_size samples. Without, the last may have fewer, but where
-        the model has batch normalisation, not fewer than two per process: those wait for another
-        epoch. With mixed, samples are mixed as `mixup` says.
+        With drop_last, all have batch_size samples. Without it, the last may have fewer. If the
+        model has batch normalisation, a last batch of fewer than two samples per process is left
+        out. With mixed, samples are mixed as `mixup` says.
         """
         shuffled = torch.randperm(len(self), generator=_generator(self.seed, stage, epoch))
         on_device = shuffled.to(self.device)
@@ -172,7 +172,7 @@ class Batches:
     ) -> Picked:
         draws = raw = None
         if views > 0:
-            # Numbers for the whole batch, of which this process uses its part.
+            # Drawn for the batch of all processes; this process uses its part.
             like = torch.empty(1, *self.source.shape[1:], dtype=_dtype(self.source))
             like = like.expand(len(everyone), *like.shape[1:])
             draws = self._to_device(draw_views(like, self.model.augment, views, drawing)[mine])
@@ -182,7 +182,7 @@ class Batches:
         return Picked(rows, raw, draws)
 
     def _partners(self, everyone: Tensor, drawing: torch.Generator) -> dict[str, Tensor]:
-        """Partners and their share, drawn on the host: a CUDA graph repeats no random numbers."""
+        """Partners and their share, drawn on the host: a CUDA graph would repeat the numbers."""
         assert self.mixup is not None
         partner = partners(
             self.known_targets[everyone],
@@ -241,13 +241,13 @@ class Batches:
 class EncodedBatches:
     """The same batches of a frozen encoder's features, each as one sample of shape (v, d).
 
-    An encoder in evaluation mode treats every sample alone, so it may see several batches at once,
-    which takes a GPU hardly longer than one.
+    An encoder in evaluation mode treats every sample alone, so it may see several batches at once.
+    A GPU takes hardly longer for several than for one.
 
     Args:
         batches: what to encode.
         encode: (n, ...) -> (n, d), without gradient.
-        compiled: let compiled batches make views by code compiled for this many.
+        compiled: make the views of ENCODED_TOGETHER samples by compiled code.
     """
 
     def __init__(
@@ -270,17 +270,17 @@ class EncodedBatches:
         mixed: bool = False,
     ) -> Iterator[Picked]:
         """The batches that `Batches.epoch` gives, with features in the place of raw samples."""
-        together = max(1, ENCODED // batch_size)
+        together = max(1, ENCODED_TOGETHER // batch_size)
         waiting: list[Picked] = []
         for picked in self.batches.epoch(
             stage, epoch, batch_size=batch_size, views=views, drop_last=drop_last, mixed=mixed
         ):
             waiting.append(picked)
             if len(waiting) == together:
-                yield from self._encoded(waiting, usual=True)
+                yield from self._encoded(waiting, is_full=True)
                 waiting = []
         if waiting:
-            yield from self._encoded(waiting, usual=False)
+            yield from self._encoded(waiting, is_full=False)
 
     def make(self, picked: Picked) -> Batch:
         """Features and targets of a batch."""
@@ -290,14 +290,17 @@ class EncodedBatches:
         weights = None if weights is None else weights[picked.rows[mine]]
         return Batch(picked.raw, targets[mine], targets, weights)
 
-    def _encoded(self, several: Sequence[Picked], *, usual: bool) -> Iterator[Picked]:
+    def _encoded(self, several: Sequence[Picked], *, is_full: bool) -> Iterator[Picked]:
         mine = [picked.rows[self.batches.share_of(len(picked.rows))] for picked in several]
         raw = [picked.raw for picked in several if picked.raw is not None]
         draws = [picked.draws for picked in several if picked.draws is not None]
-        # Views are compiled for one number of samples. A stance is taken when it is made.
-        as_compiled = self.compiled and usual
-        how = contextlib.nullcontext() if as_compiled else torch.compiler.set_stance("force_eager")
-        with how, torch.no_grad():
+        # Views are compiled for one number of samples; any other number is not worth compiling.
+        # set_stance takes effect when it is called, not on entering the `with` block.
+        as_compiled = self.compiled and is_full
+        stance = (
+            contextlib.nullcontext() if as_compiled else torch.compiler.set_stance("force_eager")
+        )
+        with stance, torch.no_grad():
             views = self.batches.views(
                 torch.cat(mine),
                 torch.cat(raw) if raw else None,

@@ -1,7 +1,8 @@
-"""A training step as one CUDA graph: launched at once, whatever it is made of.
+"""A training step as one CUDA graph: a single launch instead of one per kernel.
 
-A small encoder takes a GPU less time than it takes Python to launch its kernels. A graph holds the
-launches of one step, with fixed addresses; every further step copies its input there and replays.
+For a small encoder, Python takes longer to launch the kernels than the GPU to run them. A graph
+holds the launches of one step, with fixed addresses; every further step copies its input there and
+replays them.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,8 @@ import torch
 
 from rnc.training.batches import Picked
 
-WARM_UP = 3
-"""Steps that run before the capture, so that buffers, kernels and compiled code are there."""
+WARM_UP_STEPS = 3
+"""Steps that run before the capture, so that buffers, kernels and compiled code exist by then."""
 
 
 class GraphedStep:
@@ -31,7 +32,7 @@ class GraphedStep:
     def __call__(self, picked: Picked) -> None:
         """Do one step."""
         self.calls += 1
-        if self.calls <= WARM_UP:
+        if self.calls <= WARM_UP_STEPS:
             current = torch.cuda.current_stream()
             self.stream.wait_stream(current)
             with torch.cuda.stream(self.stream):

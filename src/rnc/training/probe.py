@@ -2,8 +2,8 @@
 
 On fixed features the losses of l1, mse, huber, dex, lde, or and corn are convex in a linear head.
 So features are computed once, centred and divided by one common scale, and L-BFGS runs over all of
-them until it stands still, for several strengths of ridge penalty; validation picks one. A scale
-for each feature would blow up units that fire for a few training samples only.
+them until it converges, for several strengths of ridge penalty; validation picks one. A scale for
+each feature would blow up those that are active for a few training samples only.
 
 l1, mse and huber are solved in standard deviations of the targets and then converted to the scale
 of the head, so that penalties mean the same whatever that is.
@@ -21,7 +21,7 @@ from rnc.metrics import Values, as_columns, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
-ROUNDED = 0.03
+ROUNDED_CORNER = 0.03
 """How far from 0 the corner of l1 is rounded off, in standard deviations of the target."""
 
 
@@ -47,7 +47,7 @@ def solve_head(
         targets: theirs, (n, t).
         val_features: of the samples that choose the penalty, (m, d).
         val_targets: theirs, (m, t).
-        steps: most iterations per penalty.
+        steps: how many iterations a penalty gets at most.
         measure: the error of predictions (m, t) for targets (m, t) that chooses the penalty.
         weights: what each training sample counts, with mean 1: (n,). None: all the same.
     """
@@ -86,9 +86,9 @@ def probe_error(
     val_targets: Tensor,
     measure: Callable[[Values, Values], float] = mae,
 ) -> float:
-    """What ridge regression on the features predicts wrong: how good they are, at a small price.
+    """The error of ridge regression on the features: a quick measure of how good they are.
 
-    The best of several penalties; infinite if features are.
+    That of the best of several penalties; infinite if a feature is not finite.
 
     Args:
         features: of some training samples, (n, d).
@@ -137,7 +137,7 @@ def _smooth(config: HeadConfig) -> HeadConfig:
     """The head to minimise: at the corners of l1, L-BFGS stalls wherever rounding errors lead."""
     if config.name != "l1":
         return config
-    return dataclasses.replace(config, name="huber", options={"beta": ROUNDED})
+    return dataclasses.replace(config, name="huber", options={"beta": ROUNDED_CORNER})
 
 
 def _minimise(

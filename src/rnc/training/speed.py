@@ -1,4 +1,4 @@
-"""What makes training fast on a GPU, and when it is worth it."""
+"""What makes training fast on a GPU, and when it pays off."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rnc.model import Regressor
 from rnc.training.loop import Stage
 
 WORTH_COMPILING = 7e5
-"""Images of 224 pixels a side, or as much, after which compiled code has won back its minute.
+"""How many images of 224 pixels a side, or as many pixels, repay the minute of compiling.
 
 On an H200 resnet18 was compiled in 40 s, and an epoch of 24,416 views of 96 pixels then took 0.42 s
 instead of 0.68 s.
@@ -32,9 +32,9 @@ def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int)
 def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: int) -> bool:
     """Whether to replay the steps of a stage as a CUDA graph.
 
-    Several processes talk to each other in between, the scaler of 16-bit floats looks at every
-    gradient, a method may say that it cannot be replayed, and what a module or an objective of the
-    caller's own does is unknown.
+    Several processes exchange data within a step, and the scaler of 16-bit floats looks at every
+    gradient: both rule a graph out. A method may say that it cannot be replayed. What a module or
+    an objective of the caller's own does is unknown, so "auto" makes no graph of it.
     """
     graphable = {method.label: method.limits.graphable for method in config.active_methods}
     never = [label for label, answer in graphable.items() if answer is False]

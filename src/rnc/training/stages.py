@@ -1,4 +1,4 @@
-"""The stages of a run: which objective trains what, on which batches, from which weights on."""
+"""The stages of a run: which objective trains which weights, on which batches, from which start."""
 
 import dataclasses
 import math
@@ -223,9 +223,9 @@ class SchemeRunner:
         return self._run(stage, objective, self.validation.model_error)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
-        """From the encoder and a head solved on it, all weights at a tenth of the rate.
+        """Train encoder and head together, at a tenth of the rate.
 
-        The start is epoch 0, and remains where no epoch is better.
+        The start is a head solved on the encoder, epoch 0. It is kept if no later epoch is better.
         """
         started = time.perf_counter()
         loss, _ = self._solve(name, self.weights)
@@ -294,6 +294,6 @@ def _lds(targets: Tensor, config: FitConfig) -> Tensor:
 
 
 def _mixup(config: FitConfig) -> Mixup:
-    """As published, by Euclidean distance, unless the targets are no plain numbers."""
+    """C-Mixup as published, by Euclidean distance, unless the targets are angles."""
     distance = "l2" if circle_of(config.distance) is None else config.distance
     return Mixup(config.mixup_alpha, config.mixup_bandwidth, distance)

@@ -1,9 +1,10 @@
-"""In which units a head's loss counts, where the optimizer minds.
+"""The units of a head's loss, which matter to SGD.
 
-The gradient of l1, and of huber beyond beta, is the same in all units, while weights grow with the
-units that they count in. AdamW's steps adapt; those of SGD do not: a rate that was chosen for ages
-in years is 20 times too high for a head in standard deviations, and, since its weights are 20 times
-smaller, 20 times too low for the encoder below. So SGD trains these heads in twentieths.
+The gradient of l1, and of huber beyond beta, is the same in all units, but the weights of a head
+are as large as its units are small. AdamW adapts its steps to that, and SGD does not. A rate that
+was chosen for ages in years is 20 times too high for a head in standard deviations. For the encoder
+it is 20 times too low, since the weights of the head are 20 times smaller. So SGD trains these
+heads in twentieths of a standard deviation.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ AGE_DEVIATION = 20.0
 
 
 def loss_size(name: str, config: FitConfig) -> float:
-    """The loss that a head of this name has for an error of one standard deviation, roughly."""
+    """Roughly the loss of a head of this name for an error of one standard deviation."""
     by_sgd = config.resolve().optimizer == "sgd"
     return AGE_DEVIATION if by_sgd and HEADS[name].linear else 1.0
 
