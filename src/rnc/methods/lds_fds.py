@@ -22,7 +22,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from scipy.ndimage import convolve1d, gaussian_filter1d  # type: ignore[import-untyped]
 from torch import Tensor
 
 from rnc.heads import PerTarget
@@ -113,6 +112,8 @@ def label_window(
     elif kernel == "laplace":
         window = np.exp(-steps / sigma)
     elif folded:
+        from scipy.ndimage import gaussian_filter1d  # type: ignore[import-untyped]
+
         window = gaussian_filter1d((steps == 0).astype(np.float64), sigma)
     else:
         window = np.exp(-((steps / sigma) ** 2) / 2)
@@ -148,6 +149,8 @@ def _original_density(rows: Tensor, reweight: Reweight, window: NDArray[np.float
         )
     bins = rows[:, 0].cpu().long().clamp(max=120)
     numbers = _numbers(bins.bincount(minlength=121).double(), reweight)
+    from scipy.ndimage import convolve1d  # slow to import, and `rnc --help` needs none
+
     smooth = torch.from_numpy(convolve1d(numbers.numpy(), window, mode="constant"))
     if reweight == "inverse" and len(window) > 1:
         smooth = smooth.trunc()

@@ -8,7 +8,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
 from rnc.metrics.columns import Columns
 
@@ -41,6 +40,8 @@ def mean_interval(
     >>> mean_interval(np.array([2.0, 2.0, 2.0]))
     Interval(low=2.0, high=2.0)
     """
+    from scipy import stats  # type: ignore[import-untyped]  # slow, and `rnc --help` needs none
+
     if values.ndim != 1 or not 0 < level < 1 or resamples < 1:
         raise ValueError(
             "mean_interval needs values (n,), a level between 0 and 1 and resamples >= 1; got "

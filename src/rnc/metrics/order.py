@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats  # type: ignore[import-untyped]
 
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 from rnc.metrics.columns import Values, as_columns, float_rows
@@ -46,6 +45,8 @@ def ordinality(
     >>> ordinality(2 * ages[:, None], ages)
     Ordinality(spearman=1.0, kendall=1.0)
     """
+    from scipy import stats  # type: ignore[import-untyped]  # slow, and `rnc --help` needs none
+
     if points < 3:
         raise ValueError(f"ordinality needs points >= 3; got {points}.")
     labels, rows = as_columns(target, "target"), float_rows(features)
