@@ -141,7 +141,6 @@ def curves(
     panels: Sequence[Figure],
     *,
     whole_numbers: bool = False,
-    ticks: Figure | None = None,
 ) -> Figure:
     """Panels that share their x axis.
 
@@ -149,13 +148,12 @@ def curves(
         x_title: of the axis.
         panels: {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
         whole_numbers: x has whole numbers only.
-        ticks: {"at", "text"}; by default round numbers.
     """
     marks = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
     legend = {(mark["name"], mark["color"], mark["dash"]): None for mark in marks}
     return {
         "kind": "curves",
-        "x": {"title": x_title, "whole": whole_numbers, "ticks": ticks},
+        "x": {"title": x_title, "whole": whole_numbers},
         "panels": list(panels),
         "legend": [{"name": n, "color": c, "dash": d} for n, c, d in legend]
         if len(legend) > 1
