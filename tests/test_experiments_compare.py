@@ -15,6 +15,7 @@ from rnc.experiments.comparison import FINETUNED, METHODS, PROBED, REGRESSION, c
 from rnc.experiments.plan import Row, Setting, base_config
 from rnc.experiments.store import run_key
 from rnc.experiments.write import table
+from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 from rnc.training.loop import Record
 from training_cases import columns
 
@@ -144,3 +145,10 @@ def test_the_command_compares_on_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     config = json.loads((folder / "config.json").read_text())
     assert config["data"]["source"] == str(tmp_path / "houses.csv")
     assert config["fit"]["preset"] == "quick"
+
+
+def test_every_method_of_the_registries_has_a_row() -> None:
+    """All but the second way of FDS to keep its statistics."""
+    for field, known in (("objective", OBJECTIVES), ("regularizer", REGULARIZERS)):
+        compared = {method.changes[field] for method in METHODS if field in method.changes}
+        assert set(known) - {"fds-cumulative"} == compared

@@ -58,7 +58,7 @@ def run_key(run: PlannedRun) -> str:
 
 def encoder_key(run: PlannedRun) -> str:
     """What identifies the encoder that an objective trains for a run."""
-    bins = () if run.config.objective == "supcon" else BIN_FIELDS  # whose classes are bins
+    bins = () if run.config.objective_spec.uses_bins else BIN_FIELDS
     content: dict[str, Any] = {
         "data": table_digest(run.table),
         "encoder": _key_fields(run.config, (*SPEED_ONLY, *NOT_ENCODER, *bins)),
