@@ -12,7 +12,6 @@ from rnc.experiments.cost import cost_of
 from rnc.experiments.data import _FIT
 from rnc.experiments.plan import Setting, base_config, canonical
 from rnc.experiments.published import (
-    _TABLES,
     PAPER_DATASETS,
     PAPER_HEADS,
     RATIO,
@@ -23,7 +22,7 @@ from rnc.experiments.store import Store, end2end_of, run_key
 from rnc.run.folder import DoesNotApply
 from training_cases import columns
 
-PUBLISHED = [(result, dataset) for result, found in _TABLES.items() for dataset in found]
+PUBLISHED = [(r, d) for r in SOURCES for d in PAPER_DATASETS if published(r, d)]
 
 
 def pictures(targets: int = 1) -> Table:
