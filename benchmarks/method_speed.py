@@ -18,8 +18,8 @@ import torch
 from results_file import append_rows
 from rnc import FitConfig
 from rnc.data import Table, table_from_arrays
-from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 
 END2END = {"scheme": "end2end"}
 METHODS: dict[str, dict[str, Any]] = {

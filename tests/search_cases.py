@@ -7,7 +7,7 @@ import pandas as pd
 import training_cases
 from rnc.search import search
 from rnc.search import study as study_file
-from rnc.training.loop import Record
+from rnc.training.record import Record
 
 RATES = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064]
 BASE = training_cases.quick(scheme="end2end", epochs=3)

@@ -126,7 +126,7 @@ def test_chunks_of_a_dataset_are_corrupted_as_the_whole(name, monkeypatch):
     whole = corrupt(images, name, 2, start=10)
     parts = [corrupt(images[i:j], name, 2, start=10 + i) for i, j in ((0, 1), (1, 5), (5, 7))]
     assert_same(torch.cat(parts), whole)
-    monkeypatch.setattr(corruption, "CPU_CHUNK", 3 * 3 * 40 * 40)  # three images at a time
+    monkeypatch.setattr(corruption, "CHUNK_ON_CPU", 3 * 3 * 40 * 40)  # three images at a time
     assert_same(corrupt(images, name, 2, start=10), whole)
 
 

@@ -26,7 +26,7 @@ from rnc.config import FitConfig
 from rnc.data import read_table
 from rnc.model import Regressor
 from rnc.run.folder import RunFolder
-from rnc.training.loop import Record
+from rnc.training.record import Record
 
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 FAST = ["--preset", "quick", "--epochs", "2", "--batch-size", "32", "--device", "cpu"]

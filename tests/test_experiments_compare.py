@@ -16,7 +16,7 @@ from rnc.experiments.plan import Row, Setting, base_config
 from rnc.experiments.store import run_key
 from rnc.experiments.write import table
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
-from rnc.training.loop import Record
+from rnc.training.record import Record
 from training_cases import columns
 
 FAST = {"encoder": "mlp", "batch_size": 16, "device": "cpu", "head_epochs": 1, "prototypes": 16}

@@ -15,6 +15,7 @@ from rnc.data import table_from_arrays
 from rnc.heads import HEADS, head_config
 from rnc.model import ModelConfig, Regressor
 from rnc.run.export import _cumprod, export_onnx
+from rnc.run.predictions import EXTRAS
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 needs_onnx = pytest.mark.skipif(
@@ -92,6 +93,24 @@ def test_the_graph_says_what_goes_in_and_out(tmp_path):
         ("features", ["n", 8], "tensor(float)"),
     ]
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["m.onnx"]
+
+
+@needs_onnx
+def test_an_extra_is_a_further_output(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        EXTRAS,
+        "upper",
+        lambda model, z: model.head.decode(model.head(z)) + z.abs().mean(1)[:, None],
+    )
+    monkeypatch.setitem(EXTRAS, "absent", lambda model, features: None)
+    model = small_model()
+    export_onnx(model, tmp_path / "m.onnx")
+    session = session_of(tmp_path / "m.onnx")
+    assert [x.name for x in session.get_outputs()] == ["predictions", "features", "upper"]
+    x = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
+    _, features, upper = session.run(None, {"inputs": x})
+    width = np.abs(features).mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(upper, model.predict(x) + width, rtol=1e-4)
 
 
 @needs_onnx

@@ -11,7 +11,7 @@ from rnc.data import Table
 from rnc.files import read_tensors
 from rnc.model import read_config
 from rnc.run.fit import fit, fit_run
-from rnc.training.loop import Record
+from rnc.training.record import Record
 from training_cases import columns, images, quick, same
 
 

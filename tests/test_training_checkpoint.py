@@ -11,8 +11,8 @@ import pytest
 
 from rnc.files import read_tensors, write_tensors
 from rnc.training.checkpoint import CHECKPOINT_FORMAT, ENCODER_FILE, read_stage
-from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 from training_cases import columns, quick, same
 
 LAST = Path("checkpoint", "last.safetensors")

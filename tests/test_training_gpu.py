@@ -8,8 +8,9 @@ import torch
 from rnc import rnc_loss
 from rnc.data import Table
 from rnc.model import Regressor
-from rnc.training.loop import QUICK_PROBES, Record
+from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 from training_cases import columns, images, quick, signals
 
 pytestmark = [

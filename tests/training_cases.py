@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from rnc.config import FitConfig
 from rnc.data import Table, table_from_arrays
 from rnc.model import Regressor
-from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 
 
 def columns(rows: int = 120, targets: int = 1) -> Table:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
     from rnc.run.export import export_onnx as export
     from rnc.run.fit import fit
     from rnc.run.folder import RunFolder
-    from rnc.training.loop import Record
+    from rnc.training.record import Record
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,7 @@ __all__ = [
 _LATER = {
     "DataSource": ("rnc.data.source", "DataSource"),
     "FitConfig": ("rnc.config", "FitConfig"),
-    "Record": ("rnc.training.loop", "Record"),
+    "Record": ("rnc.training.record", "Record"),
     "Regressor": ("rnc.model", "Regressor"),
     "RnCRegressor": ("rnc.estimator", "RnCRegressor"),
     "RunFolder": ("rnc.run.folder", "RunFolder"),

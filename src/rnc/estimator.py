@@ -44,8 +44,8 @@ from rnc.data.table import Table, table_from_arrays
 from rnc.heads import HeadOptions, PerTarget
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
-from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 
 
 class RnCRegressor(

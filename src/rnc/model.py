@@ -178,9 +178,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a run folder of this version."""
     path = folder / CONFIG_FILE
     if not path.exists():
-        found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
+        content = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
         raise FileNotFoundError(
-            f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {found}."
+            f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
         )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if config.get("format") != FORMAT:

@@ -16,9 +16,9 @@ from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
 from rnc.run.predictions import SUBGROUP_SUFFIX
 
-BINS = 20
-ENOUGH = 20
-"""Samples of a group that may be called the worst."""
+TARGET_BINS = 20
+LARGE_GROUP = 20
+"""Samples that a group needs to be called the worst."""
 
 
 def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
@@ -41,19 +41,19 @@ def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Intervals of the scores of the test split: mae, r2, and mae of the shot groups."""
     scores, errors = run.scores["test"], run.errors.mean(axis=1)
     prediction = run.predictions.predicted
-    found = {"mae": mean_interval(errors)}
+    intervals = {"mae": mean_interval(errors)}
     usual = r2_interval(prediction, run.truth)
     if usual is not None and "r2" in scores:
         # The paper's R2 has another constant in its denominator: the same width, at its place.
         shift = scores["r2"] - r2(prediction, run.truth)
-        found["r2"] = Interval(usual.low + shift, usual.high + shift)
+        intervals["r2"] = Interval(usual.low + shift, usual.high + shift)
     if run.train_targets is not None and len(run.targets) == 1:
         shots = shot_groups(run.truth, run.train_targets)
         for name in SHOTS:
             if f"{name}_mae" in scores:
-                found[f"{name}_mae"] = mean_interval(errors[shots == name])
+                intervals[f"{name}_mae"] = mean_interval(errors[shots == name])
     return AnalysisResult(
-        {name: span._asdict() for name, span in found.items() if span is not None}
+        {name: span._asdict() for name, span in intervals.items() if span is not None}
     )
 
 
@@ -83,8 +83,8 @@ def group_errors(
         codes: the group of each, (n,).
         names: of the groups.
 
-    >>> found = group_errors(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1]), ["a", "b"])
-    >>> found["worst"], found["gap"], found["groups"][1]
+    >>> result = group_errors(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1]), ["a", "b"])
+    >>> result["worst"], result["gap"], result["groups"][1]
     ('b', 5.0, {'value': 'b', 'n': 1, 'mae': 7.0, 'low': None, 'high': None})
     """
     groups = [
@@ -92,7 +92,7 @@ def group_errors(
         for code, name in enumerate(names)
         if (codes == code).any()
     ]
-    large = [group for group in groups if group["n"] >= ENOUGH] or groups
+    large = [group for group in groups if group["n"] >= LARGE_GROUP] or groups
     ordered = sorted(large, key=lambda group: group["mae"])
     gap = ordered[-1]["mae"] - ordered[0]["mae"]
     return {"groups": groups, "worst": ordered[-1]["value"], "gap": gap}
@@ -100,22 +100,22 @@ def group_errors(
 
 def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """How well every subgroup column can be read from the features."""
-    found = {}
+    scores = {}
     for name, groups in _columns(run).items():
         score = readable(run.features, groups.at(run.rows))
         if score is not None:
-            found[name] = score._asdict()
-    if not found:
+            scores[name] = score._asdict()
+    if not scores:
         raise DoesNotApply(
             f"No subgroup column of {run.path} can be read back: a probe needs two values with "
             "five samples each, or ten numbers. Fit with --subgroup-column for such a column."
         )
-    return AnalysisResult(found)
+    return AnalysisResult(scores)
 
 
 def _columns(run: RunFolder) -> dict[str, Groups]:
     """The subgroup columns that the evaluation made groups of."""
-    scored, found = run.scores["subgroups"], {}
+    scored, columns = run.scores["subgroups"], {}
     for name, texts in run.subgroups.items():
         key = name
         while key not in scored and key.endswith(
@@ -123,14 +123,14 @@ def _columns(run: RunFolder) -> dict[str, Groups]:
         ):  # added where a target has the name
             key = key.removesuffix(SUBGROUP_SUFFIX)
         if key in scored:
-            found[name] = groups_named(texts, list(scored[key]))
-    if not found:
+            columns[name] = groups_named(texts, list(scored[key]))
+    if not columns:
         raise DoesNotApply(
             f"{run.path} has no subgroup column with scores; its columns: "
             f"{', '.join(run.subgroups) or 'none'}. Fit with --subgroup-column for a column of "
             "numbers, or of at most 50 texts."
         )
-    return found
+    return columns
 
 
 # ----------------------------------------------------------------------------------- targets
@@ -160,15 +160,15 @@ def target_errors(
         truth: the target of each, (n,).
         train: targets of the training samples, (m,); without, n_train is None.
 
-    >>> found = target_errors(np.array([1.0, 3.0]), np.array([4.0, 5.0]), np.array([4, 4, 6]))
-    >>> found["edges"], found["mae"], found["n_train"]
+    >>> bins = target_errors(np.array([1.0, 3.0]), np.array([4.0, 5.0]), np.array([4, 4, 6]))
+    >>> bins["edges"], bins["mae"], bins["n_train"]
     ([3.5, 4.5, 5.5, 6.5], [1.0, 3.0, None], [2, 0, 1])
     """
     edges = bin_edges(truth if train is None else np.concatenate([truth, train]))
     places = _bins(truth, edges)
-    found = [mean_error(errors[places == i]) for i in range(len(edges) - 1)]
-    columns = {name: [one[name] for one in found] for name in ("n", "mae", "low", "high")}
-    counts = None if train is None else np.bincount(_bins(train, edges), minlength=len(found))
+    bins = [mean_error(errors[places == i]) for i in range(len(edges) - 1)]
+    columns = {name: [one[name] for one in bins] for name in ("n", "mae", "low", "high")}
+    counts = None if train is None else np.bincount(_bins(train, edges), minlength=len(bins))
     n_train = None if counts is None else counts.tolist()
     return {"edges": edges.tolist(), **columns, "n_train": n_train}
 
@@ -183,12 +183,12 @@ def bin_edges(values: NDArray[Any]) -> Columns:
     """
     low, high = float(values.min()), float(values.max())
     if (values == np.floor(values)).all():
-        width = math.ceil((high - low + 1) / BINS)
+        width = math.ceil((high - low + 1) / TARGET_BINS)
         bins = math.ceil((high - low + 1) / width)
         return low - 0.5 + width * np.arange(bins + 1.0)
     if low == high:
         return np.array([low - 0.5, low + 0.5])
-    return np.linspace(low, high, BINS + 1)
+    return np.linspace(low, high, TARGET_BINS + 1)
 
 
 def _bins(values: NDArray[Any], edges: Columns) -> NDArray[np.int64]:

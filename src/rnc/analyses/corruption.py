@@ -49,10 +49,10 @@ from rnc.analyses.corruption_weather import fog, frost, snow, spatter
 from rnc.metrics import Values, as_columns, mae
 from rnc.model import Regressor
 
-Corruption = Callable[[Tensor, int, Draws], Tensor]
+CorruptionFunction = Callable[[Tensor, int, Draws], Tensor]
 """Images in 0..1, (n, c, h, w); severity 1..5; random numbers -> images, clipped to 0..1 later."""
 
-CORRUPTIONS: dict[str, Corruption] = {
+CORRUPTIONS: dict[str, CorruptionFunction] = {
     "gaussian_noise": gaussian_noise,
     "shot_noise": shot_noise,
     "impulse_noise": impulse_noise,
@@ -77,8 +77,8 @@ SEVERITIES = (1, 2, 3, 4, 5)
 LEAST_SIDE = 32
 NEEDS_COLOUR = "saturate"
 
-CPU_CHUNK = 2**20  # numbers at a time that stay in a processor's cache
-GPU_CHUNK = 2**24  # keeps a GPU busy, and its memory free for the model
+CHUNK_ON_CPU = 2**20  # numbers at a time that stay in a processor's cache
+CHUNK_ON_GPU = 2**24  # keeps a GPU busy, and its memory free for the model
 
 
 @torch.no_grad()
@@ -107,7 +107,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, start: i
     _check_images(tuple(images.shape), str(images.dtype).removeprefix("torch."), [name])
     if start < 0:
         raise ValueError(f"start must be the place of the first image, 0 or more; got {start}.")
-    chunk = CPU_CHUNK if images.device.type == "cpu" else GPU_CHUNK
+    chunk = CHUNK_ON_CPU if images.device.type == "cpu" else CHUNK_ON_GPU
     chunk = max(1, chunk // images.shape[1:].numel())
     corrupted = torch.empty_like(images)
     for i in range(0, len(images), chunk):

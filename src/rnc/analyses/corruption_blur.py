@@ -124,9 +124,9 @@ def enlarge(x: Tensor, factor: float) -> Tensor:
 
     def matrix(length: int) -> Tensor:
         part = math.ceil(length / factor)
-        whole = int(part * factor + 0.5)
-        place = torch.arange(length) + (whole - length) // 2
-        place = place * ((part - 1) / (whole - 1)) + (length - part) // 2
+        enlarged = int(part * factor + 0.5)
+        place = torch.arange(length) + (enlarged - length) // 2
+        place = place * ((part - 1) / (enlarged - 1)) + (length - part) // 2
         return (1 - (torch.arange(length) - place[:, None]).abs()).clamp(min=0.0)
 
     return separable(x, matrix(x.shape[2]), matrix(x.shape[3]))

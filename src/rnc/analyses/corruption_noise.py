@@ -31,9 +31,9 @@ def shot_noise(x: Tensor, severity: int, draws: Draws) -> Tensor:
     at_most = torch.special.gammaincc(counts, rates).to(x.device)  # P(count < 1, 2, ...)
     levels = (255 * x).round().long()
     offset = torch.arange(256, device=x.device)[:, None]  # makes one ascending table of all levels
-    wanted = levels + draws.uniform(*x.shape[1:]).double()
-    found = torch.searchsorted((at_most + offset).flatten(), wanted.contiguous(), right=True)
-    return (found - levels * len(counts)).float() / photons
+    places = levels + draws.uniform(*x.shape[1:]).double()
+    ranks = torch.searchsorted((at_most + offset).flatten(), places.contiguous(), right=True)
+    return (ranks - levels * len(counts)).float() / photons
 
 
 def impulse_noise(x: Tensor, severity: int, draws: Draws) -> Tensor:

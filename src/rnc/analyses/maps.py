@@ -18,7 +18,7 @@ from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 MOST_ROWS = 200
 LEAST_POINTS = 4
 
-Map = Callable[[NDArray[np.float64], int], NDArray[Any]]
+MapMethod = Callable[[NDArray[np.float64], int], NDArray[Any]]
 """Features (k, d) and a seed -> points (k, 2)."""
 
 
@@ -96,10 +96,10 @@ def principal_components(
     """
     if (features == features[0]).all():
         raise DoesNotApply(_collapsed(len(features)))
-    found = PCA(min(2, features.shape[1]), random_state=seed)
+    components = PCA(min(2, features.shape[1]), random_state=seed)
     points, shares = np.zeros((len(features), 2)), np.zeros(2)  # one feature makes a line
-    points[:, : features.shape[1]] = found.fit_transform(features)
-    shares[: features.shape[1]] = found.explained_variance_ratio_
+    points[:, : features.shape[1]] = components.fit_transform(features)
+    shares[: features.shape[1]] = components.explained_variance_ratio_
     return points, shares
 
 
@@ -136,7 +136,7 @@ def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
     return np.asarray(made.fit_transform(features))
 
 
-MAPS: dict[str, Map] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
+MAPS: dict[str, MapMethod] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
 
 
 # -------------------------------------------------------------------------------- similarity

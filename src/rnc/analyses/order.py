@@ -15,26 +15,26 @@ from rnc.loss.theory import is_delta_ordered, lower_bound
 from rnc.metrics import ordinality
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
-LEAST = 3
+LEAST_SAMPLES = 3
 _NEARLY_ONE = 1 - 1e-9
 _STEPS = 30  # halvings of 0..1
 
 
 def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Loss, bound, gap and delta on batches of the test features, and ordinality on all."""
-    if len(run.rows) < LEAST:
+    if len(run.rows) < LEAST_SAMPLES:
         raise DoesNotApply(
-            f"order needs at least {LEAST} samples; {run.path} has features of {len(run.rows)}."
+            f"order needs at least {LEAST_SAMPLES} samples; {run.path} has features of "
+            f"{len(run.rows)}."
         )
-    batch_size = min(run.fit.batch_size, len(run.rows))
-    batch_size = max(2, batch_size)
+    batch_size = max(2, min(run.fit.batch_size, len(run.rows)))
     truth = run.truth[run.rows]
-    found: dict[str, Any] = order_of(
+    content: dict[str, Any] = order_of(
         run.features, truth, batch_size=batch_size, temperature=run.fit.temperature, **run.pairs
     )
     for name, score in ordinality(run.features, truth, **run.pairs)._asdict().items():
-        found[name] = None if math.isnan(score) else score
-    return AnalysisResult(found)
+        content[name] = None if math.isnan(score) else score
+    return AnalysisResult(content)
 
 
 def order_of(
@@ -70,17 +70,17 @@ def order_of(
             f"order_of needs 2 <= batch_size <= n samples; got {batch_size} and {len(features)}."
         )
     shuffled = np.random.default_rng(seed).permutation(len(features))
-    whole = len(features) // batch_size * batch_size
+    used = len(features) // batch_size * batch_size
     batches = [
         (torch.from_numpy(features[rows]).double(), torch.from_numpy(targets[rows]))
-        for rows in shuffled[:whole].reshape(-1, batch_size)
+        for rows in shuffled[:used].reshape(-1, batch_size)
     ]
     pairs: dict[str, Any] = {"label_distance": label_distance}
-    whole_pairs = pairs | {"temperature": temperature, "similarity": similarity}
-    losses = [float(rnc_loss(z, y, **whole_pairs)) for z, y in batches]
+    loss_options = pairs | {"temperature": temperature, "similarity": similarity}
+    losses = [float(rnc_loss(z, y, **loss_options)) for z, y in batches]
     bounds = [float(lower_bound(y, **pairs)) for _, y in batches]
     loss, bound = float(np.mean(losses)), float(np.mean(bounds))
-    delta = smallest_delta(batches, **whole_pairs)
+    delta = smallest_delta(batches, **loss_options)
     return {"loss": loss, "bound": bound, "gap": loss - bound, "delta": delta}
 
 

@@ -26,7 +26,7 @@ ANALYSES: dict[str, Analysis] = {
     "corruption": corruption,
 }
 """Those that train nothing; `rnc.experiments.retraining` has two more, which train."""
-ALL = "all"
+ALL_ANALYSES = "all"
 
 
 def analyse(
@@ -76,7 +76,7 @@ def run_analyses(
             paths.append(analyse(run, name, dataclasses.replace(options, show=show), analyses))
             say(f"{name}: {paths[-1]}")
         except DoesNotApply as error:
-            if ALL not in names or name in names:
+            if ALL_ANALYSES not in names or name in names:
                 raise
             say(f"{name} left out: {error}")
         except KeyboardInterrupt:
@@ -93,7 +93,9 @@ def choose(names: Sequence[str], analyses: Mapping[str, Analysis] = ANALYSES) ->
     """
     chosen: list[str] = []
     for name in names:
-        if name not in (*analyses, ALL):
-            raise ValueError(f"Unknown analysis {name!r}; known are {', '.join(analyses)}, {ALL}.")
-        chosen += [one for one in analyses if one in ANALYSES] if name == ALL else [name]
+        if name not in (*analyses, ALL_ANALYSES):
+            raise ValueError(
+                f"Unknown analysis {name!r}; known are {', '.join(analyses)}, {ALL_ANALYSES}."
+            )
+        chosen += [one for one in analyses if one in ANALYSES] if name == ALL_ANALYSES else [name]
     return list(dict.fromkeys(chosen))

@@ -38,21 +38,21 @@ def corruption(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
         scores = corruption_scores(run.model, x, y, names=names, measure=measure)
     except ValueError as error:
         raise DoesNotApply(str(error)) from error
-    total, found = len(names) * len(SEVERITIES), list[CorruptionScore]()
+    total, rows = len(names) * len(SEVERITIES), list[CorruptionScore]()
     for name, severity in ((name, severity) for name in names for severity in SEVERITIES):
-        options.show(len(found), total, f"{name} {severity}")
-        found.append(next(scores))
+        options.show(len(rows), total, f"{name} {severity}")
+        rows.append(next(scores))
     options.show(total, total, "done")
-    means = mean_over_types(found)
+    means = mean_over_types(rows)
     return AnalysisResult(
         {
             "measure": MEASURES.get(run.fit.label_distance, "mae"),
             "n": len(x),
             "clean": measure(run.model.predict(x), y),
-            "rows": [score._asdict() for score in found],
+            "rows": [score._asdict() for score in rows],
             "mean": [{"severity": key, "error": value} for key, value in means.items()],
             "types": [
-                {"name": name, "error": fmean(one.error for one in found if one.name == name)}
+                {"name": name, "error": fmean(one.error for one in rows if one.name == name)}
                 for name in names
             ],
         }

@@ -26,9 +26,10 @@ def demo(
     it is does not matter for it. Takes about two minutes on two CPU cores. Runs that are finished
     are not trained again: choose another --out for that.
     """
-    from rnc.experiments.demo import REPORT, run_demo
+    from rnc.experiments.demo import run_demo
     from rnc.experiments.write import seed_table
     from rnc.run.fit import typed_command
+    from rnc.run.folder import REPORT_FILE
 
     with friendly("The same command goes on from here."), bar() as show:
         rows = run_demo(
@@ -43,7 +44,7 @@ def demo(
     for cells in seed_table(rows):
         table.add_row(*cells)
     Console().print(table)
-    Console().print(f"Report: {out / REPORT}")
+    Console().print(f"Report: {out / REPORT_FILE}")
 
 
 def fit(

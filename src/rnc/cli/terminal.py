@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
-    from rnc.training.loop import Record, ShowRecord
+    from rnc.training.record import Record, ShowRecord
 
 console = Console(stderr=True)
 

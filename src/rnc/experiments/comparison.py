@@ -20,7 +20,7 @@ from rnc.experiments.published import FINETUNE, PROBE
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
 from rnc.methods.objective import PairLoss
-from rnc.training.loop import ShowRecord
+from rnc.training.record import ShowRecord
 
 NAME = "comparison"
 PROBED = f"Representation learning ({PROBE})"

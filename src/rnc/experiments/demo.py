@@ -11,9 +11,8 @@ from rnc.experiments.data import Data
 from rnc.experiments.plan import Line, Plan, Row, Setting, base_config
 from rnc.experiments.run import Say, run_plan
 from rnc.experiments.store import Store
-from rnc.training.loop import ShowRecord
-
-REPORT = "report.html"
+from rnc.run.folder import REPORT_FILE
+from rnc.training.record import ShowRecord
 
 
 def demo_plan(setting: Setting) -> Plan:
@@ -33,7 +32,7 @@ def demo_plan(setting: Setting) -> Plan:
         "No augmentation. Digit readable: how well a linear probe reads the digit from features.",
         lines,
         analyses=("map", "order", "subgroups", "readable"),
-        report=REPORT,
+        report=REPORT_FILE,
     )
 
 

@@ -15,7 +15,7 @@ from rnc.experiments.store import Store
 from rnc.experiments.write import table
 from rnc.files import write_text
 from rnc.run.folder import DoesNotApply
-from rnc.training.loop import ShowRecord
+from rnc.training.record import ShowRecord
 
 EVERY_RESULT = "all"
 SEEDS: dict[str, int] = {"paper": 3, "quick": 1}

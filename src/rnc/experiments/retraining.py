@@ -22,8 +22,8 @@ from rnc.experiments.subsets import with_share
 from rnc.heads import HEADS
 from rnc.model import ModelConfig
 from rnc.run.folder import ANALYSES_FOLDER, AnalysisResult, DoesNotApply, RunFolder
-from rnc.training.loop import Record
 from rnc.training.recipes import build_regressor
+from rnc.training.record import Record
 
 # ----------------------------------------------------------------------------------- reduced
 

@@ -16,7 +16,7 @@ from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
 from rnc.files import write_text
 from rnc.report import write_report
-from rnc.training.loop import Record, ShowRecord
+from rnc.training.record import Record, ShowRecord
 
 Say = Callable[[str], None]
 """What takes lines of text: cost, progress, trainings that diverged."""

@@ -27,8 +27,8 @@ from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
 from rnc.training.checkpoint import ENCODER_FILE, read_stage
-from rnc.training.loop import Record, ShowRecord
 from rnc.training.recipes import build_regressor, train_encoder
+from rnc.training.record import Record, ShowRecord
 
 NOT_ENCODER = (
     "head_options",

@@ -43,7 +43,7 @@ from rnc.metrics import (
 )
 from rnc.model import Regressor, input_shape_of
 from rnc.run.groups import Groups, groups_of, readable
-from rnc.run.predictions import check_target_names, extras_of, predictions_frame
+from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
 
 MOST_POINTS = 2000
@@ -53,7 +53,7 @@ _CHUNK = 1024  # samples in memory at a time: those of a large table are mapped 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What `evaluate` found; `write_evaluation` writes it."""
+    """What `evaluate` returns; `rnc.run.folder.write_evaluation` writes it."""
 
     scores: dict[str, Any]
     """JSON types, as in scores.json."""
@@ -105,7 +105,7 @@ def evaluate(
     ['name', 'y', 'y_predicted']
     """
     distance = resolve_label_distance(label_distance)
-    likeness = resolve_similarity(similarity)
+    feature_similarity = resolve_similarity(similarity)
     samples = _samples(model, table, split)
     features, prediction = _predict(model, table.x, samples)
     truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
@@ -114,7 +114,7 @@ def evaluate(
         split: {
             **_scores(prediction, truth, train, angles=angles),
             **_circular_score(prediction, truth, distance),
-            **_order(features[rows], truth[rows], likeness, distance),
+            **_order(features[rows], truth[rows], feature_similarity, distance),
         },
         "n": {name: len(table.rows(name)) for name in SPLITS},
     }
@@ -125,14 +125,14 @@ def evaluate(
         groups = groups_of(values, samples)
         if groups is not None:
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
-            found = readable(features[rows], groups.at(rows), seed)
-            scores["readable"] |= {} if found is None else {name: found.score}
+            probe = readable(features[rows], groups.at(rows), seed)
+            scores["readable"] |= {} if probe is None else {name: probe.score}
     pictured = np.union1d(rows, worst_samples(prediction, truth))
     pictures = thumbnails(table.x, samples[pictured])
     if pictures:
         pictures["rows"] = pictured
     frame, scores["columns"] = predictions_frame(
-        table, samples, prediction, extras_of(model, features)
+        table, samples, prediction, extra_columns(model, features)
     )
     return Evaluation(scores, frame, features[rows], rows, pictures)
 
@@ -166,11 +166,11 @@ def _predict(
     return features, prediction
 
 
-def draw(n: int, most: int, seed: int = 0) -> NDArray[np.int64]:
-    """Which of n samples are kept where at most some can be, ascending."""
-    if n <= most:
+def draw(n: int, limit: int, seed: int = 0) -> NDArray[np.int64]:
+    """Positions of `limit` of n samples, drawn by a seed, ascending; all of them if n is less."""
+    if n <= limit:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).permutation(n)[:most])
+    return np.sort(np.random.default_rng(seed).permutation(n)[:limit])
 
 
 # ------------------------------------------------------------------------------------ scores

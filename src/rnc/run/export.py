@@ -3,6 +3,7 @@
     inputs       (n, *input_shape)  float32, prepared samples; any n
     predictions  (n, t)             float64, in the units of the targets
     features     (n, d)             float32
+    E            (n, t)             float64, for every extra E of `rnc.run.predictions`
 
 Predictions are float64 as those of `Regressor.predict`, since in float32 a date loses its minutes.
 The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
@@ -26,6 +27,7 @@ from rnc.augment import EVAL_RESIZE, ImageAugment
 from rnc.files import write_file
 from rnc.heads import HeadConfig
 from rnc.model import FORMAT, Regressor
+from rnc.run.predictions import extras_of
 
 METADATA = "rank-n-contrast"
 LARGEST_DIFFERENCE = 1e-4
@@ -72,19 +74,23 @@ class _Graph(nn.Module):
         self.shift = torch.tensor(head.shift, dtype=torch.float64)
         self.scale = torch.tensor(head.scale, dtype=torch.float64)
         # Units come in here: the head would put them in as Python numbers, which torch writes
-        # as float32.
+        # as float32. The copy shares all weights, and in a tuple it is no second module.
         t = len(head.shift)
-        self.model.head.config = dataclasses.replace(head, shift=(0.0,) * t, scale=(1.0,) * t)
+        without_units = copy.copy(self.model.head)
+        without_units.config = dataclasses.replace(head, shift=(0.0,) * t, scale=(1.0,) * t)
+        self.without_units = (without_units,)
 
-    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         features, outputs = self.model(inputs)
-        return self.model.head.decode(outputs) * self.scale + self.shift, features
+        predictions = self.without_units[0].decode(outputs) * self.scale + self.shift
+        return predictions, features, *extras_of(self.model, features).values()
 
 
 def _traced(model: Regressor) -> bytes:
     """The content of an ONNX file, for any number of samples."""
     graph = _Graph(model).eval()
     example = (torch.zeros(2, *model.config.input_shape),)
+    extras = extras_of(model, torch.zeros(1, model.head.config.d))
     shapes = ({0: torch.export.Dim("n")},)
     try:
         traced = torch.export.export(graph, example, dynamic_shapes=shapes)
@@ -96,7 +102,7 @@ def _traced(model: Regressor) -> bytes:
             dynamic_shapes=shapes,
             # "view" would be in the way of a node that torch gives this name.
             input_names=["inputs"],
-            output_names=["predictions", "features"],
+            output_names=["predictions", "features", *extras],
             verbose=False,
         )
     except Exception as error:  # what an encoder of the user's makes torch raise has many types
@@ -140,16 +146,17 @@ def _check_same(model: Regressor, session: Any) -> None:
     generator = torch.Generator().manual_seed(0)
     for n in _CHECKED_SIZES:
         inputs = torch.randn(n, *model.config.input_shape, generator=generator)
-        theirs = session.run(["predictions", "features"], {"inputs": inputs.numpy()})
         with torch.no_grad():
             features, outputs = model(inputs)
             predictions = model.head.decode(outputs)
+            extras = extras_of(model, features)
+        names = ["predictions", "features", *extras]
+        theirs = dict(zip(names, session.run(names, {"inputs": inputs.numpy()}), strict=True))
         head = model.head.config
-        scaled = _without_units(theirs[0], head), _without_units(predictions.numpy(), head)
-        differences = {
-            "predictions": _difference(*scaled, least=1.0),
-            "features": _difference(theirs[1], features.numpy(), least=1e-30),
-        }
+        scaled = (_without_units(x, head) for x in (theirs["predictions"], predictions.numpy()))
+        differences = {"predictions": _difference(*scaled, least=1.0)}
+        for name, ours in {"features": features, **extras}.items():
+            differences[name] = _difference(theirs[name], ours.numpy(), least=1e-30)
         for what, difference in differences.items():
             if not difference <= LARGEST_DIFFERENCE:  # NaN, too
                 raise RuntimeError(

@@ -27,8 +27,8 @@ from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_h
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.checkpoint import ENCODER_FILE
-from rnc.training.loop import Record, ShowRecord
 from rnc.training.recipes import build_regressor, check_training, train
+from rnc.training.record import Record, ShowRecord
 
 
 def fit(
@@ -172,13 +172,13 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
                 f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
                 "same columns, --encoder and --image-size, or train an encoder."
             )
-    whole, stage = folder / MODEL_FILE, folder / ENCODER_FILE
-    if not stage.exists() and not whole.exists():
+    finished, stage = folder / MODEL_FILE, folder / ENCODER_FILE
+    if not stage.exists() and not finished.exists():
         raise FileNotFoundError(
             f"{folder} has no trained encoder yet. Finish that run first: the command that "
             "started it and --resume."
         )
-    weights, _ = read_tensors(whole if whole.exists() else stage)
+    weights, _ = read_tensors(finished if finished.exists() else stage)
     return without_head(weights)
 
 

@@ -54,7 +54,7 @@ from rnc.run.parts import (
 )
 from rnc.run.predictions import Predictions
 from rnc.training.checkpoint import CHECKPOINT_FOLDER
-from rnc.training.loop import RECORD_FIELDS, Record
+from rnc.training.record import RECORD_FIELDS, Record
 
 HISTORY_FILE = "history.csv"
 SCORES_FILE = "scores.json"

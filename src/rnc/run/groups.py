@@ -97,9 +97,11 @@ def groups_named(texts: NDArray[np.str_], names: Sequence[str]) -> Groups:
             f"scores.json and predictions.csv do not belong together: a column with the groups "
             f"{first_few(names)} has the values {first_few(sorted(set(texts)))}. Evaluate again."
         )
-    found = (np.searchsorted(lows, values, side="right") - 1).clip(min=0)
-    found[np.isnan(values)] = len(ranges)
-    return Groups(values, found, [*(n for n in names if n != MISSING), MISSING], ranges=True)
+    codes_of_ranges = (np.searchsorted(lows, values, side="right") - 1).clip(min=0)
+    codes_of_ranges[np.isnan(values)] = len(ranges)
+    return Groups(
+        values, codes_of_ranges, [*(n for n in names if n != MISSING), MISSING], ranges=True
+    )
 
 
 def _number(text: str) -> float:

@@ -20,7 +20,7 @@ from rnc.files import read_tensors
 from rnc.metrics import Columns
 from rnc.run.predictions import Predictions, numbers_of, parse_predictions
 from rnc.run.thumbnails import Thumbnails, parse_thumbnails
-from rnc.training.loop import RECORD_FIELDS, Record
+from rnc.training.record import RECORD_FIELDS, Record
 
 _NUMBERS = [name for name in RECORD_FIELDS if name != "stage"]
 

@@ -10,7 +10,7 @@ from rnc.data.source import stored_side
 from rnc.model import ModelConfig, Regressor
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
-from rnc.run.predictions import EXTRAS, NAME, extra_columns, extras_of
+from rnc.run.predictions import EXTRAS, NAME, extra_columns
 
 
 def predict_run(
@@ -41,8 +41,7 @@ def predict_run(
     predictions = pd.DataFrame(model.predict(inputs.x), columns=list(config.target_names))
     predictions.insert(0, NAME, inputs.names)
     if EXTRAS:
-        extras = extras_of(model, model.embed(inputs.x))
-        predictions = predictions.assign(**extra_columns(extras, config.target_names))
+        predictions = predictions.assign(**extra_columns(model, model.embed(inputs.x)))
     return predictions, list(inputs.skipped)
 
 

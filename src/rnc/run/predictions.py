@@ -38,8 +38,8 @@ has no such number."""
 
 EXTRAS: dict[str, Extra] = {}
 """Further numbers of a sample, by the ending of their columns. An entry here is all that a new
-number needs: it is then written by `rnc fit`, `rnc evaluate` and `rnc predict`, and shown by
-`rnc report`."""
+number needs: it is then a column of `rnc fit`, `rnc evaluate` and `rnc predict`, shown by
+`rnc report`, and an output of `rnc export`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Predictions:
         return np.asarray(self.frame[list(names)].to_numpy(np.float64))
 
     def _with_role(self, role: str) -> list[str]:
-        return [name for name, its in self.roles.items() if its == role and name in self.frame]
+        return [name for name, given in self.roles.items() if given == role and name in self.frame]
 
 
 def predicted_column(target: str) -> str:
@@ -149,14 +149,14 @@ def predictions_frame(
         table: the evaluated data.
         samples: which rows of it, (n,).
         prediction: (n, t).
-        extras: (n, t) by the ending of their columns.
+        extras: (n,) by column.
     """
     columns: dict[str, NDArray[Any]] = {NAME: table.names[samples]}
     for i, target in enumerate(table.target_names):
         columns[target] = table.y[samples, i]
         columns[predicted_column(target)] = prediction[:, i]
     roles = _fixed_roles(table.target_names)
-    for column, values in extra_columns(extras, table.target_names).items():
+    for column, values in extras.items():
         columns[column], roles[column] = values, EXTRA
     for column, values in table.subgroup.items():
         while column in columns:
@@ -165,24 +165,20 @@ def predictions_frame(
     return pd.DataFrame(columns), roles
 
 
+def extras_of(model: Regressor, features: Tensor) -> dict[str, Tensor]:
+    """The extras that a model has, each (n, t) in float64, for features (n, d) on its device."""
+    computed = {ending: compute(model, features) for ending, compute in EXTRAS.items()}
+    return {ending: values.double() for ending, values in computed.items() if values is not None}
+
+
 @torch.no_grad()
-def extras_of(model: Regressor, features: NDArray[np.float32]) -> dict[str, Columns]:
-    """The extras that a model has, each (n, t), for features (n, d)."""
+def extra_columns(model: Regressor, features: NDArray[np.float32]) -> dict[str, Columns]:
+    """Columns (n,) by name, T_E for each target T and extra E, for features (n, d)."""
     z = torch.from_numpy(features).to(model.input_shift.device)
-    computed = {ending: compute(model, z) for ending, compute in EXTRAS.items()}
     return {
-        ending: values.double().cpu().numpy()
-        for ending, values in computed.items()
-        if values is not None
-    }
-
-
-def extra_columns(extras: Mapping[str, Columns], targets: Sequence[str]) -> dict[str, Columns]:
-    """Columns (n,) by name: T_E for each target T and extra E."""
-    return {
-        f"{target}_{ending}": values[:, i]
-        for i, target in enumerate(targets)
-        for ending, values in extras.items()
+        f"{target}_{ending}": values[:, i].cpu().numpy()
+        for ending, values in extras_of(model, z).items()
+        for i, target in enumerate(model.config.target_names)
     }
 
 

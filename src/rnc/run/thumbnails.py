@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-SIDE = 48
-LENGTH = 64
-CHANNELS = 3  # of a signal: more lines are not told apart
+THUMBNAIL_SIDE = 48
+SKETCH_LENGTH = 64
+SKETCH_CHANNELS = 3  # of a signal: more lines are not told apart
 
 _CHUNK = 256  # samples in memory at a time
 _MAX_SIDE = 4096  # of what is read back: a page with more would be too large
@@ -80,17 +80,17 @@ def _shrink(images: NDArray[Any]) -> NDArray[np.uint8]:
     side = min(height, width)
     top, left = (height - side) // 2, (width - side) // 2
     square = torch.from_numpy(images[:, :, top : top + side, left : left + side]).float()
-    small = interpolate(square, size=min(side, SIDE), mode="area")
+    small = interpolate(square, size=min(side, THUMBNAIL_SIDE), mode="area")
     return small.round().clamp(0, 255).byte().numpy()
 
 
 def _sketch(signals: NDArray[Any]) -> NDArray[np.float32]:
-    signals = np.ascontiguousarray(signals[:, :CHANNELS], dtype=np.float32)
+    signals = np.ascontiguousarray(signals[:, :SKETCH_CHANNELS], dtype=np.float32)
     length = signals.shape[2]
-    if length <= LENGTH:
+    if length <= SKETCH_LENGTH:
         tensor = torch.from_numpy(signals)
-        return interpolate(tensor, size=LENGTH, mode="linear", align_corners=True).numpy()
-    edges = np.linspace(0, length, LENGTH // 2 + 1).round().astype(int)
+        return interpolate(tensor, size=SKETCH_LENGTH, mode="linear", align_corners=True).numpy()
+    edges = np.linspace(0, length, SKETCH_LENGTH // 2 + 1).round().astype(int)
     points = []
     for start, stop in pairwise(edges):
         part = signals[:, :, start:stop]

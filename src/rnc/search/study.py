@@ -27,8 +27,9 @@ from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
 from rnc.search.space import Choice, Range, Space, check_space, default_space
-from rnc.training.loop import QUICK_PROBES, Record
+from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
+from rnc.training.record import Record
 
 try:
     import optuna

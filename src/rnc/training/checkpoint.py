@@ -11,15 +11,17 @@ import math
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric.plugins import Precision
 from torch import Tensor
 
 from rnc.files import read_tensors, write_tensors
 from rnc.methods.objective import Objective
 from rnc.model import Regressor
+
+if TYPE_CHECKING:  # or reading a run would cost the import of Lightning
+    from lightning.fabric.plugins import Precision
 
 CHECKPOINT_FOLDER = "checkpoint"
 """In the folder of a run: what a killed run continues from."""
@@ -54,7 +56,7 @@ class StageState:
         model: Regressor,
         objective: Objective,
         optimizer: torch.optim.Optimizer,
-        precision: Precision,
+        precision: "Precision",
     ) -> None:
         self.model, self.objective = model, objective
         self.optimizer, self.precision = optimizer, precision

@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +24,11 @@ from rnc.training.batches import Batches, EncodedBatches, Picked, seed_of
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
 from rnc.training.optim import learning_rate, make_optimizer, set_rate
+from rnc.training.record import Record
 
 QUICK_PROBES = 10
 """How many times the encoder of a stage without validation is probed."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
-
-
-@dataclass(frozen=True)
-class Record:
-    """The result of one epoch; epoch 0 is what a stage started from, where that counts."""
-
-    stage: str
-    epoch: int
-    epochs: int
-    lr: float
-    train_loss: float
-    gap: float | None
-    """Mean of loss minus lower bound, where the objective has one."""
-    val_error: float | None
-    """The error of the head's predictions. While an encoder is trained without a head, in some
-    epochs, that of a quick probe of its features: `rnc.training.probe.probe_error`."""
-    seconds: float
-
-
-RECORD_FIELDS = [field.name for field in fields(Record)]
-ShowRecord = Callable[[Record], None]
-"""What is told about every epoch, such as a progress bar."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.heads import HEADS, head_config
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
-from rnc.training.loop import Record
+from rnc.training.record import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import SchemeRunner, weights_of
 from rnc.training.units import for_optimizer

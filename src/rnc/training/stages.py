@@ -20,8 +20,9 @@ from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLos
 from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
 from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, write_stage
-from rnc.training.loop import Record, Stage, check_finite, make_fabric, run_stage
+from rnc.training.loop import Stage, check_finite, make_fabric, run_stage
 from rnc.training.objectives import encoder_objective, head_objective
+from rnc.training.record import Record
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.units import for_optimizer
 from rnc.training.validation import Validation
