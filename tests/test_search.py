@@ -338,14 +338,16 @@ def test_the_default_is_the_grid_of_the_paper():
 
 
 def test_a_study_of_other_options_or_data_is_not_continued(tmp_path, written):
-    space = {"lr": Choice([0.1])}
+    space, file = {"lr": Choice([0.1])}, tmp_path / "s" / "study.json"
     run(tmp_path / "s", space)
+    content = file.read_text()
     with pytest.raises(ValueError, match=r"'s' was started .*\(epochs: 3 then, 7 now\)"):
         run(tmp_path / "s", space, dataclasses.replace(BASE, epochs=7))
     with pytest.raises(ValueError, match=r"space: {'lr': \[0.1\]} then, {'lr': \[0.2\]} now"):
         run(tmp_path / "s", {"lr": Choice([0.2])})
     with pytest.raises(ValueError, match="data: "):
         run(tmp_path / "s", space, table=training_cases.columns(rows=90))
+    assert file.read_text() == content  # a call that is refused changes nothing
     assert run(tmp_path / "s", space, dataclasses.replace(BASE, precision="32")) == []
 
 

@@ -52,33 +52,21 @@ def check_folder(out: Path) -> None:
 def write_trials(
     out: Path, trials: Sequence[Trial], base: FitConfig, searched: Sequence[str]
 ) -> None:
-    """Write trials.csv and, if a trial is complete, best.json.
-
-    Args:
-        out: the study folder.
-        trials: all of the study.
-        base: what is not searched.
-        searched: the fields that are.
-    """
+    """Write trials.csv and, if a trial is complete, best.json."""
     rows = [
         {**asdict(trial), **trial.params, "repeats": " ".join(map(str, trial.repeats))}
         for trial in trials
     ]
     names = ["number", "state", "validation_error", *searched, "seconds", "worker", "repeats"]
     write_text(out / "trials.csv", pd.DataFrame(rows, columns=names).to_csv(index=False))
-    errors = [
-        (trial.validation_error, trial.number)
-        for trial in trials
-        if trial.state == "complete" and trial.validation_error is not None
-    ]
-    if errors:
-        best = trials[min(errors)[1]]
-        config = dataclasses.replace(base, **best.params)
+    complete = [trial for trial in trials if trial.state == "complete"]
+    if complete:
+        best = min(complete, key=lambda trial: (trial.validation_error, trial.number))
         content = {
             "trial": best.number,
             "validation_error": best.validation_error,
             "params": best.params,
-            "config": config.to_json(),
+            "config": dataclasses.replace(base, **best.params).to_json(),
         }
         write_json(out / "best.json", content)
 

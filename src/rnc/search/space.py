@@ -45,10 +45,8 @@ def default_space(base: FitConfig) -> dict[str, Range | Choice]:
         "lr": Choice([round(rate * scale, 6) for rate in _RATES]),
         "weight_decay": Choice(_DECAYS),
     }
-    if base.uses_objective:
-        name = base.objective_spec.temperature
-        if name is not None:
-            space[name] = Choice(_TEMPERATURES)
+    if base.uses_objective and (name := base.objective_spec.temperature) is not None:
+        space[name] = Choice(_TEMPERATURES)
     return space
 
 

@@ -12,9 +12,9 @@ import shutil
 import socket
 import time
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,46 +87,46 @@ def search(
     url = storage or f"sqlite:///{out / 'study.db'}"
     table = without_test(table)
     setup = _setup(table, base, space)
-    written = {"study": study or out.resolve().name, "storage": _without_password(url), **setup}
-    write_json(out / "study.json", written)
-    with _storage_errors(url), _storage(url, heartbeat) as database:
-        opened = _open_study(database, written["study"], setup)
+    file, name = out / "study.json", study or out.resolve().name
+    content = {"study": name, "storage": _without_password(url), **setup}
+    if not file.exists():  # it marks the folder as that of a study, even if this process is killed
+        write_json(file, content)
+    # Errors of other schemes say nothing about those of one that is still to come.
+    prunes = prune and base.scheme != "auto" and "scheme" not in space
+    with _storage(url, heartbeat) as database:
+        opened = _open_study(database, name, setup)  # raises if it is another study
+        write_json(file, content)
         opened.pruner = _pruner(base.resolve())
-        worker = _Worker(opened, database, table, base, out, space, show)
-        worker.repeatable = storage is None
-        # Errors of other schemes say nothing about those of one that is still to come.
-        worker.prunes = prune and base.scheme != "auto" and "scheme" not in space
-        yield from worker.run(trials, heartbeat)
+        yield from _Worker(
+            opened, database, table, base, out, space, show, prunes, repeatable=storage is None
+        ).run(trials, heartbeat)
 
 
 # ---------------------------------------------------------------------------------- the worker
 
 
+@dataclass
 class _Worker:
     """One process of a study."""
 
-    def __init__(
-        self,
-        study: optuna.Study,
-        database: optuna.storages.RDBStorage,
-        table: Table,
-        base: FitConfig,
-        out: Path,
-        space: Space,
-        show: ShowProgress,
-    ) -> None:
-        self.study, self.database = study, database
-        self.table, self.base, self.out = table, base, out
-        self.space, self.show = space, show
-        self.prunes = self.repeatable = True
-        self.current, self.lost = -1, False  # number of the trial; whether another worker took it
-        self.seen: set[int] = set()  # running trials of other workers
+    study: optuna.Study
+    database: optuna.storages.RDBStorage
+    table: Table
+    base: FitConfig
+    out: Path
+    space: Space
+    show: ShowProgress
+    prunes: bool
+    repeatable: bool
+    current: int = -1  # number of the trial
+    lost: bool = False  # whether another worker took it
+    seen: set[int] = field(default_factory=set)  # running trials of other workers
 
     def run(self, trials: int, heartbeat: int) -> Iterator[Trial]:
         """Trials until the study has enough, those of other workers included."""
-        choices = [part.values for part in self.space.values() if isinstance(part, Choice)]
-        is_grid = len(choices) == len(self.space)
-        limit = min(trials, math.prod(map(len, choices))) if is_grid else trials
+        grid = {k: part.values for k, part in self.space.items() if isinstance(part, Choice)}
+        is_grid = len(grid) == len(self.space)
+        limit = min(trials, math.prod(map(len, grid.values()))) if is_grid else trials
         self.write()
         while True:
             self._release_silent_trials()
@@ -134,7 +134,7 @@ class _Worker:
             if ended >= limit:
                 break
             if waiting or ended + running < limit:
-                yield self._run_trial(is_grid)
+                yield self._run_trial(grid if is_grid else None)
             else:
                 self.show(ended, limit, f"waiting for {running} trials of other workers")
                 time.sleep(min(heartbeat, 5))
@@ -162,10 +162,9 @@ class _Worker:
         running, waiting = states.count(TrialState.RUNNING), states.count(TrialState.WAITING)
         return len(states) - running - waiting, running, waiting
 
-    def _run_trial(self, is_grid: bool) -> Trial:
+    def _run_trial(self, grid: Mapping[str, Sequence[Any]] | None) -> Trial:
         """Do a trial: one that was given back, or a new one."""
-        if is_grid:
-            grid = {k: part.values for k, part in self.space.items() if isinstance(part, Choice)}
+        if grid is not None:
             self.study.sampler = optuna.samplers.GridSampler(grid, seed=self.base.seed)
         else:
             seed = self.base.seed + len(self.study.get_trials(deepcopy=False))
@@ -304,23 +303,19 @@ def _open_study(
 ) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
-    before = study.user_attrs.get("setup")
-    if before is not None and "data" not in before:
+    before = study.user_attrs.get("setup", setup)
+    changed = [k for k in {**before, **setup} if before.get(k) != setup.get(k)]
+    if "data" not in before:
         # An older study stored a hash of its targets only. From now on, all its data count.
-        before = None if _without_data(before) == _without_data(setup) else before
-    if before is None:
-        study.set_user_attr("setup", setup)
-    elif changed := [k for k in {**before, **setup} if before.get(k) != setup.get(k)]:
+        changed = [k for k in changed if k not in ("data", "targets")]
+    if changed:
         listed = "; ".join(f"{k}: {before.get(k)!r} then, {setup.get(k)!r} now" for k in changed)
         raise ValueError(
             f"The study {name!r} was started with other options or data ({listed}). Use the same "
             "ones to continue it, or another --out and --study."
         )
+    study.set_user_attr("setup", setup)
     return study
-
-
-def _without_data(setup: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in setup.items() if k not in ("data", "targets")}
 
 
 def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
@@ -346,20 +341,14 @@ def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
 
 @contextmanager
 def _storage(url: str, heartbeat: int) -> Iterator[optuna.storages.RDBStorage]:
-    """The database, with its connections closed in the end."""
-    storage = _open_storage(url, heartbeat)
+    """The database, closed in the end; its errors are one sentence, without the password."""
     try:
-        yield storage
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
-
-
-@contextmanager
-def _storage_errors(url: str) -> Iterator[None]:
-    """Errors of the database as one sentence, without the password."""
-    try:
-        yield
+        storage = _open_storage(url, heartbeat)
+        try:
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
     except ImportError as problem:
         raise ImportError(
             f"The storage {_without_password(url)} needs a driver of its database ({problem}). For "

@@ -9,25 +9,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import (
-    Finding,
-    count_finding,
-    image_findings,
-    range_finding,
-    split_findings,
-)
-from rnc.data.datasets.reading import (
-    age_split,
-    check_choice,
-    first_existing,
-    image_table,
-    not_found,
-    published_rows,
-)
+from rnc.data.datasets import reading
+from rnc.data.datasets.dataset import Dataset, Finding, count_finding, image_findings, range_finding
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.images import image_files
@@ -37,7 +22,7 @@ _COUNTS = {"images": 16_488, "persons": 567, "train": 12_208, "val": 2_140, "tes
 _AGES = (0, 101)
 _MOST_PER_AGE = 30  # in val and in test, as in the published split
 _SPLITS = ("published", "person", "balanced")
-_NAME = re.compile(r"\d+_(?P<person>.+)_(?P<age>\d+)_(?P<sex>[mf])\.jpg", re.IGNORECASE)
+_NAME = re.compile(r"(?:AgeDB/)?(?i:\d+_(?P<person>.+)_(?P<age>\d+)_(?P<sex>[mf])\.jpg)")
 _ADVICE = "Give the folder that holds AgeDB/ with the images and agedb.csv."
 
 
@@ -53,20 +38,16 @@ def read(
 ) -> Table:
     """Read a copy; the target is age, the subgroups are person and sex.
 
-    Args:
-        root: the folder that holds AgeDB/ and agedb.csv.
+    Options:
         split: "published" is that of agedb.csv, as in the paper. "person": no person is in two
             parts. "balanced": the published rule (val and test even over ages), drawn by us. The
             last two need no agedb.csv.
         split_seed: seed of the last two.
-        image_size: side of the square that every image becomes, in pixels.
-        skip_bad: leave out images that are missing or broken, instead of raising.
-        cache: folder for decoded images; None keeps them in memory.
-        progress: show a bar while images are decoded.
+        image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
-    check_choice("split", split, _SPLITS)
+    reading.check_choice("split", split, _SPLITS)
     frame, folder, place = _rows(root)
-    frame["split"] = age_split(
+    frame["split"] = reading.age_split(
         frame,
         split,
         counts=_COUNTS,
@@ -76,11 +57,11 @@ def read(
         "published split. Put it beside the folder AgeDB, or choose split='person' or "
         "split='balanced'.",
     )
-    return image_table(
+    return reading.image_table(
         frame,
         targets=("age",),
         folder=folder,
-        place=place,
+        place=str(place),
         variant="all",
         subgroup_columns=("person", "sex"),
         decoding=Decoding(image_size, skip_bad, cache, progress),
@@ -89,11 +70,11 @@ def read(
 
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, folder, place = _rows(root)
-    yield count_finding(f"images in {Path(place).name}", len(frame), _COUNTS["images"])
+    yield count_finding(f"images in {place.name}", len(frame), _COUNTS["images"])
     yield count_finding("persons", frame["person"].nunique(), _COUNTS["persons"])
     yield range_finding("age", frame["age"].to_numpy(), _AGES)
     if "split" in frame:
-        yield from split_findings(frame["split"], _COUNTS)
+        yield from reading.split_findings(frame["split"], _COUNTS)
         yield from _label_findings(frame)
         if unlisted := {*_images(folder)} - {*frame["path"]}:
             yield Finding(
@@ -119,8 +100,7 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
             f"{len(shared)} of {len(test)} persons of the test images are in the train images, "
             "too, as in the published split. split='person' keeps persons apart.",
         )
-    in_name = frame["path"].map(lambda path: _parts(path)["age"]).astype(float)
-    wrong = frame[in_name != frame["age"]]
+    wrong = frame[frame["age in name"] != frame["age"]]
     if len(wrong):
         first = wrong.iloc[0]
         yield Finding(
@@ -130,45 +110,38 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
         )
 
 
-def _rows(root: Path) -> tuple[pd.DataFrame, Path, str]:
+def _rows(root: Path) -> tuple[pd.DataFrame, Path, Path]:
     """All rows, the folder that paths are relative to, and the file or folder that lists them.
 
-    Columns are age, path, person, sex, and split where it is known.
+    Columns are age, path, person, sex, age in name, and split where it is known.
     """
     folder = root.parent if root.name == "AgeDB" and not (root / "AgeDB").is_dir() else root
     if not (folder / "AgeDB").is_dir():
-        raise not_found("AgeDB", root, "the folder AgeDB", _ADVICE)
-    csv = first_existing(folder, ("agedb.csv", "data/agedb.csv", "AgeDB/agedb.csv"))
+        raise reading.not_found("AgeDB", root, "the folder AgeDB", _ADVICE)
+    csv = reading.first_existing(folder, ("agedb.csv", "data/agedb.csv", "AgeDB/agedb.csv"))
     if csv is None:
-        names = [path for path in _images(folder) if _NAME.fullmatch(path.removeprefix("AgeDB/"))]
-        if not names:
+        frame = pd.DataFrame({"path": filter(_NAME.fullmatch, _images(folder))})
+        if frame.empty:
             looked_for = "images <number>_<name>_<age>_<m or f>.jpg"
-            raise not_found("AgeDB", folder / "AgeDB", looked_for, _ADVICE)
-        ages = [float(_parts(path)["age"]) for path in names]
-        frame = pd.DataFrame({"age": ages, "path": names})
+            raise reading.not_found("AgeDB", folder / "AgeDB", looked_for, _ADVICE)
     else:
-        frame = published_rows(csv)
+        frame = reading.published_rows(csv)
         for row, path in frame["path"].items():
-            if not _NAME.fullmatch(path.removeprefix("AgeDB/")):
+            if not _NAME.fullmatch(path):
                 raise DataError(
                     f"{csv} row {row}: path is {path!r}, expected AgeDB/<number>_<name>_<age>_<m "
                     "or f>.jpg. Get the agedb.csv of Yang et al. 2021."
                 )
-    parts = [_parts(path) for path in frame["path"]]
-    frame["person"] = np.array([part["person"] for part in parts])
-    frame["sex"] = np.array([part["sex"].lower() for part in parts])
-    return frame, folder, str(csv or folder / "AgeDB")
+    parts = frame["path"].str.extract(_NAME)
+    frame["person"], frame["sex"] = parts["person"], parts["sex"].str.lower()
+    frame["age in name"] = parts["age"].astype(float)
+    if csv is None:
+        frame["age"] = frame["age in name"]
+    return frame, folder, csv or folder / "AgeDB"
 
 
 def _images(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in image_files(folder / "AgeDB")]
-
-
-def _parts(path: str) -> dict[str, str]:
-    """Person, age and sex, as the file name has them."""
-    match = _NAME.fullmatch(path.removeprefix("AgeDB/"))
-    assert match is not None
-    return match.groupdict()
 
 
 AGEDB = Dataset(

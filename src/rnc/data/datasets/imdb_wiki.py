@@ -21,42 +21,22 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from scipy.io import loadmat  # type: ignore[import-untyped]
 
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import (
-    Finding,
-    count_finding,
-    image_findings,
-    range_finding,
-    split_findings,
-)
-from rnc.data.datasets.reading import (
-    age_split,
-    check_choice,
-    image_table,
-    not_found,
-    published_rows,
-)
+from rnc.data.datasets import reading
+from rnc.data.datasets.dataset import Dataset, Finding, count_finding, image_findings, range_finding
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Skipped
-from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 
-_COUNTS = {
-    "images": 523_051,
-    "imdb": 460_723,
-    "wiki": 62_328,
-    "train": 191_509,
-    "val": 11_022,
-    "test": 11_022,
-}
+_PARTS = {"train": 191_509, "val": 11_022, "test": 11_022}
+_COUNTS = {"images": 523_051, "imdb": 460_723, "wiki": 62_328, **_PARTS}
 _AGES = (0, 186)
 _MOST_PER_AGE, _OLDEST = 150, 120  # in val and in test, as in the published split
 _LEAST_FACE_SCORE, _LARGEST_AGE = 1.0, 200
 _SPLITS = ("published", "balanced", "person")
 _SOURCES = ("imdb", "wiki")
 _FIELDS = ("dob", "photo_taken", "full_path", "face_score", "second_face_score")
-_PERSON = re.compile(r"[^/]+/(?:\d+/)?(?P<person>[^/_]+)_")  # imdb_crop/00/nm0000100_rm46_....jpg
+_PERSON = re.compile(r"^(imdb|wiki)_crop/(?:\d+/)?([^/_]+)_")  # imdb_crop/00/nm0000100_rm46.jpg
 _MATLAB_DAYS = 366  # Matlab counts days from the year 0, Python from 1
 _ADVICE = (
     "Give the folder that holds imdb_crop/, wiki_crop/ and imdb_wiki.csv (or imdb.mat and wiki.mat "
@@ -79,8 +59,7 @@ def read(
 ) -> Table:
     """Read a copy; the target is age, the subgroups are source (imdb, wiki) and person.
 
-    Args:
-        root: the folder that holds imdb_crop/ and wiki_crop/, with imdb_wiki.csv or .mat files.
+    Options:
         split: "published" is that of imdb_wiki.csv, as in the paper. "balanced": the same rule
             (val and test even over ages 0 to 120), drawn by us. "person": no person is in two
             parts. The last two need no imdb_wiki.csv.
@@ -90,12 +69,9 @@ def read(
             and does not say which rows.
         train_seed: seed of that draw.
         largest_age: leave out rows above it; None keeps all, as published.
-        image_size: side of the square that every image becomes, in pixels.
-        skip_bad: leave out images that are missing or broken, instead of raising.
-        cache: folder for decoded images; None keeps them in memory.
-        progress: show a bar while images are decoded.
+        image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
-    check_choice("split", split, _SPLITS)
+    reading.check_choice("split", split, _SPLITS)
     frame, place = _rows(root)
     skipped = []
     if largest_age is not None:
@@ -105,10 +81,10 @@ def read(
             for path, age in zip(frame["path"][older], frame["age"][older], strict=True)
         ]
         frame = frame[~older].copy()
-    frame["split"] = age_split(
+    frame["split"] = reading.age_split(
         frame,
         split,
-        counts=_COUNTS,
+        counts=_PARTS,
         seed=split_seed,
         most=_MOST_PER_AGE,
         up_to=_OLDEST,
@@ -118,7 +94,7 @@ def read(
     )
     if train_size is not None:
         frame = frame[_draw(frame, train_size, train_seed)]
-    return image_table(
+    return reading.image_table(
         frame,
         targets=("age",),
         folder=root,
@@ -156,13 +132,12 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
                 "there.",
             )
     for mat in _mat_files(root):
-        source = mat.stem
         listed = len(_read_mat(mat)["full_path"])
-        yield count_finding(f"images in {mat.name}", listed, _COUNTS[source])
+        yield count_finding(f"images in {mat.name}", listed, _COUNTS[mat.stem])
     if "split" in frame:
-        yield from split_findings(frame["split"], _COUNTS)
+        yield from reading.split_findings(frame["split"], _PARTS)
     else:
-        kept = sum(_COUNTS[part] for part in SPLITS)
+        kept = sum(_PARTS.values())
         yield count_finding("images with one clear face and an age", len(frame), kept)
         yield Finding(
             "warning",
@@ -186,21 +161,19 @@ def _rows(root: Path) -> tuple[pd.DataFrame, str]:
     """All rows (age, path, source, person, and split where known) and where they come from."""
     csv, mats = root / "imdb_wiki.csv", _mat_files(root)
     if csv.is_file():
-        frame, place = published_rows(csv), csv
+        frame, place = reading.published_rows(csv), csv
     elif mats:
         frame, place = pd.concat([_selection(mat) for mat in mats], ignore_index=True), root
     else:
         looked_for = "imdb_wiki.csv, imdb_crop/imdb.mat and wiki_crop/wiki.mat"
-        raise not_found("IMDB-WIKI", root, looked_for, _ADVICE)
-    matches = [_PERSON.match(path) for path in frame["path"]]
-    for row, path, match in zip(frame.index, frame["path"], matches, strict=True):
-        if match is None or not path.startswith(("imdb_crop/", "wiki_crop/")):
+        raise reading.not_found("IMDB-WIKI", root, looked_for, _ADVICE)
+    for row, path in frame["path"].items():
+        if not _PERSON.match(path):
             raise DataError(
                 f"{place} row {row}: path is {path!r}, expected imdb_crop/<folder>/<person>_*.jpg "
                 "or wiki_crop/*. Get the file of Yang et al. 2021 again."
             )
-    frame["source"] = np.array([path[:4] for path in frame["path"]])
-    frame["person"] = np.array([match["person"] for match in matches if match])
+    frame[["source", "person"]] = frame["path"].str.extract(_PERSON)
     return frame, str(place)
 
 

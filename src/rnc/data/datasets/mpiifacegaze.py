@@ -22,9 +22,8 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import Finding, count_finding, image_findings, range_finding
-from rnc.data.datasets.reading import check_choice, first_existing, image_table, need, not_found
+from rnc.data.datasets import reading
+from rnc.data.datasets.dataset import Dataset, Finding, count_finding, image_findings, range_finding
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.table import Table
@@ -64,17 +63,14 @@ def read(
 
     The paper splits 11 / 2 / 2 persons and does not say which: the last four are our choice.
 
-    Args:
-        root: the folder of the copy.
+    Options:
         val_persons: who validates.
         test_persons: who tests; everybody else trains.
         channel_order: of the colours in HDF5 files, "bgr" or "rgb".
-        image_size: side of the square that every image becomes, in pixels.
-        skip_bad: leave out JPEG files that are missing or broken, instead of raising.
-        cache: folder for decoded JPEG files; None keeps them in memory, as all of HDF5 is.
-        progress: show a bar.
+        image_size, skip_bad, cache, progress: as for `rnc.read_table`; HDF5 has no use for
+            skip_bad, and is kept in memory.
     """
-    check_choice("channel_order", channel_order, _ORDERS)
+    reading.check_choice("channel_order", channel_order, _ORDERS)
     copy = _find(root)
     persons = _persons(copy)
     _check_persons(persons, val_persons, test_persons, root)
@@ -83,7 +79,7 @@ def read(
     if copy.layout == "gazehub":
         frame = pd.concat([_label_rows(copy, person) for person in persons], ignore_index=True)
         frame["split"] = frame["person"].map(part)
-        return image_table(
+        return reading.image_table(
             frame,
             targets=("pitch", "yaw"),
             folder=copy.path / "Image",
@@ -198,8 +194,8 @@ def _find(root: Path) -> _Copy:
     for folder in (root, root / "MPIIFaceGaze_normalizad", root / "MPIIFaceGaze_normalized"):
         if any((folder / f"{person}.mat").is_file() for person in _PERSONS):
             return _Copy("mat", folder)
-    if (h5 := first_existing(root, ("MPIIFaceGaze.h5",))) is not None:
-        return _Copy("h5", h5)
+    if (root / "MPIIFaceGaze.h5").exists():
+        return _Copy("h5", root / "MPIIFaceGaze.h5")
     for folder in (root, root / "MPIIFaceGaze"):
         if (folder / "Image").is_dir() and (folder / "Label").is_dir():
             return _Copy("gazehub", folder)
@@ -209,17 +205,16 @@ def _find(root: Path) -> _Copy:
             "MPIIFaceGaze_normalized.zip instead."
         )
     looked_for = "p00.mat ... p14.mat, MPIIFaceGaze.h5, or Image/ and Label/"
-    raise not_found("the normalised MPIIFaceGaze", root, looked_for, _ADVICE)
+    raise reading.not_found("the normalised MPIIFaceGaze", root, looked_for, _ADVICE)
 
 
 def _persons(copy: _Copy) -> list[str]:
-    if copy.layout == "mat":
-        return [person for person in _PERSONS if (copy.path / f"{person}.mat").is_file()]
-    if copy.layout == "gazehub":
-        found = [p for p in _PERSONS if (copy.path / "Label" / f"{p}.label").is_file()]
-    else:
+    if copy.layout == "h5":
         with _hdf5(copy.path) as file:
             found = [person for person in _PERSONS if person in file]
+    else:
+        place = "{}.mat" if copy.layout == "mat" else "Label/{}.label"
+        found = [p for p in _PERSONS if (copy.path / place.format(p)).is_file()]
     if not found:
         raise DataError(f"{copy.path} has none of the persons p00 ... p14. {_ADVICE}")
     return found
@@ -246,7 +241,7 @@ def _label_rows(copy: _Copy, person: str) -> pd.DataFrame:
 
 @contextmanager
 def _hdf5(file: Path) -> Iterator[Any]:
-    h5py = need("h5py", "gaze", f"Reading {file.name}")
+    h5py = reading.need("h5py", "gaze", f"Reading {file.name}")
     try:
         opened = h5py.File(file, "r")
     except OSError as error:

@@ -1,6 +1,6 @@
 """What the readers of datasets share: finding the files of a copy, and making its table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data.datasets.dataset import Finding, count_finding
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped
@@ -66,22 +67,15 @@ def image_table(
 ) -> Table:
     """The table of rows that name an image file each; as `read_table`, for rows in memory.
 
-    Args:
-        frame: columns path, split, targets and subgroups; its index holds row numbers.
-        targets: the columns to predict.
-        folder: what paths are relative to.
-        place: the file that the rows come from, for messages.
-        variant: which rows of the file these are; each variant has its own cache.
-        subgroup_columns: further columns to keep.
-        skipped: rows that are left out already.
-        decoding: how the images are decoded.
+    The frame has columns path (relative to the folder), split, targets and subgroups; its index
+    holds the row numbers of the file `place`. `variant` says which rows of that file these are:
+    each variant has its own cache. `skipped` are rows that are left out already.
     """
     roles = ColumnRoles(tuple(targets), "split", subgroup=tuple(subgroup_columns))
     names = [str(path) for path in frame["path"]]
     labels, _ = read_labels(frame, roles, names, place, skipped=skipped)
     identity = f"{folder.resolve()}\n{Path(place).name}\n{variant}"
-    files = [folder / name for name in names]
-    rows = ImageRows(place, names, files, frame.index.tolist(), identity)
+    rows = ImageRows(place, names, [folder / n for n in names], frame.index.tolist(), identity)
     return decoded_table(rows, labels, decoding)
 
 
@@ -122,47 +116,49 @@ def age_split(
         if "split" not in frame:
             raise DataError(without_published)
         return frame["split"]
-    ages, names = frame["age"].to_numpy(), frame["path"].tolist()
     if split == "balanced":
+        ages, names = frame["age"].to_numpy(), frame["path"].to_numpy(dtype=str)
         return balanced_split(ages, names, most=most, seed=seed, up_to=up_to)
-    shares = published_shares(counts)
-    group = frame["person"].to_numpy()
-    return make_split(ages[:, None], names, group=group, fractions=shares, seed=seed)
+    return drawn_split(frame, "age", "person", counts=counts, seed=seed)
 
 
-def published_shares(counts: Mapping[str, int]) -> list[float]:
-    """Shares of train, val and test in the published split."""
+def drawn_split(
+    frame: pd.DataFrame, target: str, group: str | None, *, counts: Mapping[str, int], seed: int
+) -> NDArray[np.str_]:
+    """A seeded split with the published shares; rows of the same group stay together."""
     total = sum(counts[part] for part in SPLITS)
-    return [counts[part] / total for part in SPLITS]
+    return make_split(
+        frame[[target]].to_numpy(),
+        frame["path"].tolist(),
+        group=None if group is None else frame[group].to_numpy(),
+        fractions=[counts[part] / total for part in SPLITS],
+        seed=seed,
+    )
+
+
+def split_findings(split: pd.Series, counts: Mapping[str, int]) -> Iterator[Finding]:
+    """Whether train, val and test have as many images as published."""
+    for part in SPLITS:
+        yield count_finding(f"{part} images", int((split == part).sum()), counts[part])
 
 
 def balanced_split(
-    values: NDArray[Any],
-    names: Sequence[str],
-    *,
-    most: int,
-    seed: int,
-    up_to: float = np.inf,
+    values: NDArray[Any], names: NDArray[Any], *, most: int, seed: int, up_to: float = np.inf
 ) -> NDArray[np.str_]:
     """A split whose val and test are alike and as even as can be over a whole-number target.
 
     Of the rows that share a value, a third goes to val and as many to test, but at most `most`;
-    the rest trains. This is the rule behind the published splits of AgeDB and IMDB-WIKI; which
-    rows it takes depends on the seed and the names, not on the order of the rows.
+    the rest trains, and so do all rows with a value above `up_to`. This is the rule behind the
+    published splits of AgeDB and IMDB-WIKI; which rows it takes depends on the seed and the names,
+    not on the order of the rows.
 
-    Args:
-        values: the target of every row.
-        names: what identifies each row.
-        most: largest number of rows per value in val, and in test.
-        seed: another seed, another split.
-        up_to: rows with a larger value all train.
-
-    >>> split = balanced_split(np.array([7] * 7 + [8] * 2), list("abcdefghi"), most=2, seed=0)
+    >>> names = np.array(list("abcdefghi"))
+    >>> split = balanced_split(np.array([7] * 7 + [8] * 2), names, most=2, seed=0)
     >>> sorted(split[:7].tolist()), split[7:].tolist()
     (['test', 'test', 'train', 'train', 'train', 'val', 'val'], ['train', 'train'])
     """
     rng, split = np.random.default_rng(seed), np.full(len(values), "train", dtype="<U5")
-    by_name = np.argsort(np.asarray(names), kind="stable")
+    by_name = np.argsort(names, kind="stable")
     for value in np.unique(values):
         rows = rng.permutation(by_name[values[by_name] == value])
         k = min(len(rows) // 3, most) if value <= up_to else 0

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rnc.data.datasets.agedb import AGEDB
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import Finding
+from rnc.data.datasets.dataset import Dataset, Finding
 from rnc.data.datasets.imdb_wiki import IMDB_WIKI
 from rnc.data.datasets.mpiifacegaze import MPIIFACEGAZE
 from rnc.data.datasets.skyfinder import SKYFINDER

@@ -8,37 +8,22 @@ whom the paper follows, we take the image nearest to 11 o'clock of each camera a
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import Finding, count_finding, image_findings, range_finding
-from rnc.data.datasets.reading import (
-    check_choice,
-    first_existing,
-    image_table,
-    not_found,
-    published_shares,
-)
+from rnc.data.datasets import reading
+from rnc.data.datasets.dataset import Dataset, Finding, count_finding, image_findings, range_finding
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Skipped
 from rnc.data.labels import read_targets
 from rnc.data.sources import column, read_frame
-from rnc.data.splits import make_split
 from rnc.data.table import Table
 
-_COUNTS = {
-    "images": 35_417,
-    "cameras": 44,
-    "train": 28_373,
-    "val": 3_522,
-    "test": 3_522,
-    "rows with a temperature": 94_468,
-}
+_PARTS = {"train": 28_373, "val": 3_522, "test": 3_522}
+_COUNTS = {"images": 35_417, "cameras": 44, **_PARTS, "rows with a temperature": 94_468}
 _TEMPERATURES = (-20, 49)
 _CSV = "complete_table_with_mcr.csv"
 _TIME = ("Year", "Month", "Day", "Hour", "Min")
@@ -67,8 +52,7 @@ def read(
     The paper's files and split are not published: clock, ties (the earlier image) and split are
     our choice. Cameras without a folder of images are left out and listed in `skipped`.
 
-    Args:
-        root: the folder that holds complete_table_with_mcr.csv and images/.
+    Options:
         hour: of each camera and day, take the image nearest to it; None takes all images.
         clock: "table" is Hour and Min as they are; "solar" takes them for UTC and adds Longitude /
             15 hours. It is not documented which of the two the table holds.
@@ -77,13 +61,10 @@ def read(
         split: "image" shares out images, so that cameras are in all parts; "camera" keeps the
             images of a camera together.
         split_seed: its seed.
-        image_size: side of the square that every image becomes, in pixels.
-        skip_bad: leave out images that are missing or broken, instead of raising.
-        cache: folder for decoded images; None keeps them in memory.
-        progress: show a bar while images are decoded.
+        image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
-    check_choice("split", split, _SPLITS)
-    check_choice("clock", clock, _CLOCKS)
+    reading.check_choice("split", split, _SPLITS)
+    reading.check_choice("clock", clock, _CLOCKS)
     frame, folder, csv, skipped = _rows(root)
     if cameras is not None:
         frame = _chosen(frame, cameras, csv)
@@ -94,17 +75,10 @@ def read(
             f"{csv}: no images are left within {within_minutes:g} minutes of {hour:g} o'clock. "
             "Choose a larger within_minutes."
         )
-    frame = frame.assign(
-        split=make_split(
-            frame[["temperature"]].to_numpy(),
-            frame["path"].tolist(),
-            group=frame["camera"].to_numpy() if split == "camera" else None,
-            fractions=published_shares(_COUNTS),
-            seed=split_seed,
-        )
-    )
-    return image_table(
-        frame,
+    group = "camera" if split == "camera" else None
+    parts = reading.drawn_split(frame, "temperature", group, counts=_PARTS, seed=split_seed)
+    return reading.image_table(
+        frame.assign(split=parts),
         targets=("temperature",),
         folder=folder,
         place=str(csv),
@@ -185,39 +159,27 @@ def _clock_finding(frame: pd.DataFrame) -> Finding:
 # --------------------------------------------------------------------------------------- the rows
 
 
-class _Copy(NamedTuple):
-    """A copy's rows with a temperature and a camera folder, and what is left out."""
-
-    frame: pd.DataFrame
-    folder: Path
-    """Of the images."""
-    csv: Path
-    skipped: list[Skipped]
-
-
-def _rows(root: Path) -> _Copy:
-    csv = first_existing(root, (_CSV, f"images/{_CSV}"))
+def _rows(root: Path) -> tuple[pd.DataFrame, Path, Path, list[Skipped]]:
+    """Rows with a temperature and a camera folder; the image folder; the csv; what is left out."""
+    csv = reading.first_existing(root, (_CSV, f"images/{_CSV}"))
     if csv is None:
-        raise not_found("SkyFinder", root, _CSV, _ADVICE)
+        raise reading.not_found("SkyFinder", root, _CSV, _ADVICE)
     table, place = read_frame(csv), str(csv)
     for name in ("Filename", "CamId", "TempM", "Longitude", *_TIME):
         column(table, name, place)
     folder = root / "images" if (root / "images").is_dir() else root
     temperature = read_targets(table.fillna({"TempM": -9999}), ["TempM"], place)[:, 0]
     when = read_targets(table, ["CamId", "Longitude", *_TIME], place)
-    frame = pd.DataFrame(
-        {"temperature": temperature, "camera": when[:, 0].astype(int)}, table.index
-    )
-    frame["longitude"] = when[:, 1]
+    frame = pd.DataFrame({"temperature": temperature, "longitude": when[:, 1]}, table.index)
+    frame["camera"] = when[:, 0].astype(int)
     frame["minutes"] = _minutes(when[:, 2:], table.index, place)
     names = zip(frame["camera"], table["Filename"], strict=True)
     frame["path"] = [f"{camera}/{str(name).strip()}" for camera, name in names]
     known = (frame["temperature"] > _UNKNOWN).to_numpy()
-    there = frame["camera"].isin(
-        [c for c in frame["camera"].unique() if (folder / str(c)).is_dir()]
-    )
+    cameras = [camera for camera in frame["camera"].unique() if (folder / str(camera)).is_dir()]
+    there = frame["camera"].isin(cameras)
     if not (known & there).any():
-        raise not_found("SkyFinder", folder, "a folder of images per CamId", _ADVICE)
+        raise reading.not_found("SkyFinder", folder, "a folder of images per CamId", _ADVICE)
     skipped = [
         Skipped(path, f"TempM is {value:g}, which means unknown")
         for path, value in zip(frame["path"][~known], temperature[~known], strict=True)
@@ -226,7 +188,7 @@ def _rows(root: Path) -> _Copy:
         Skipped(f"camera {camera}", f"no folder {folder / str(camera)}; {count:,} rows left out")
         for camera, count in frame["camera"][~there].value_counts().sort_index().items()
     ]
-    return _Copy(frame[known & there], folder, csv, skipped)
+    return frame[known & there], folder, csv, skipped
 
 
 def _minutes(when: NDArray[np.float64], rows: pd.Index, place: str) -> NDArray[np.int64]:

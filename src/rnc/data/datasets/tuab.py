@@ -24,22 +24,16 @@ from rich.console import Console
 from rich.progress import track
 from sklearn.model_selection import KFold  # type: ignore[import-untyped]
 
-from rnc.data.datasets.dataset import Dataset
-from rnc.data.datasets.findings import Finding, count_finding, range_finding
-from rnc.data.datasets.reading import check_choice, need, not_found
+from rnc.data.datasets import reading
+from rnc.data.datasets.dataset import Dataset, Finding, count_finding, range_finding
 from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.inputs import Skipped
 from rnc.data.sources import as_signals
 from rnc.data.splits import make_split
 from rnc.data.table import Table
 
-_COUNTS = {
-    "train recordings": 1_371,
-    "eval recordings": 150,
-    "subjects": 1_385,
-    "train": 1_246,
-    "test": 139,
-}
+_PARTS = {"train": 1_246, "test": 139}
+_COUNTS = {"train recordings": 1_371, "eval recordings": 150, "subjects": 1_385, **_PARTS}
 _AGES = (0, 95)
 _OLDEST = 120  # above it, a header does not mean an age
 # fmt: off
@@ -110,62 +104,50 @@ def read(
         skip_bad: leave out recordings that cannot be used, instead of raising.
         progress: show a bar while recordings are read.
     """
-    check_choice("split", split, _SPLITS)
-    _check_numbers(seconds, windows, start, band, rate, fold, validation)
-    mne = need("mne", "eeg", "Reading EDF recordings")
+    reading.check_choice("split", split, _SPLITS)
+    low, high = band
+    samples = seconds * rate
+    for legal, rule in (
+        (
+            seconds > 0 and abs(samples - round(samples)) < 1e-6,
+            f"seconds * rate must be a whole number of samples > 0; got {seconds} * {rate}",
+        ),
+        (windows >= 1, f"windows must be a whole number >= 1; got {windows}"),
+        (start >= 0, f"start must be >= 0 seconds; got {start}"),
+        (0 < low < high < rate / 2, f"band needs 0 < low < high < rate / 2; got {band}, {rate}"),
+        (0 <= fold < _FOLDS, f"fold must be 0 to {_FOLDS - 1}; got {fold}"),
+        (0 <= validation < 1, f"validation must be a share >= 0 and < 1; got {validation}"),
+    ):
+        if not legal:
+            raise DataError(f"{rule}.")
+    mne = reading.need("mne", "eeg", "Reading EDF recordings")
     recordings = _first_of_each(_recordings(_edf_folder(root)))
     span = (start, seconds * windows)
-    bad = {r: why for r in recordings if (why := _reason(r, span))}
-    x = np.empty((len(recordings), len(_CHANNELS), round(seconds * windows * rate)), np.float32)
-    good: list[Recording] = []
-    usable = [r for r in recordings if r not in bad]
-    bar = track(usable, "Reading recordings", console=Console(stderr=True), disable=not progress)
-    for recording in bar:
-        try:
-            x[len(good)] = _signal(mne, recording, span, band, rate)
-            good.append(recording)
-        except Exception as error:  # what a broken file makes mne raise is not limited to a few
-            bad[recording] = str(error) or type(error).__name__
+    x, good, bad = _signals(mne, recordings, span, band, rate, progress)
     if bad and (not skip_bad or not good):
         reasons = [f"{r.file}: {why}" for r, why in bad.items()]
         advice = "Leave them out with skip_bad=True." if good else "No usable recordings remain."
         raise unusable(str(root), "recordings", reasons, len(recordings), advice)
-    parts = _split(good, split, fold, validation, split_seed)
-    skipped = tuple(Skipped(r.file.name, why) for r, why in bad.items())
-    return _table(x[: len(good)], good, parts, windows, (start, seconds), str(root), skipped)
-
-
-def _table(
-    x: NDArray[np.float32],
-    recordings: Sequence[Recording],
-    parts: NDArray[np.str_],
-    windows: int,
-    span: tuple[float, float],
-    place: str,
-    skipped: tuple[Skipped, ...],
-) -> Table:
-    """One row per window: (n, c, windows * l) -> (n * windows, c, l)."""
-    n, c, total = x.shape
-    x = x.reshape(n, c, windows, total // windows).swapaxes(1, 2).reshape(n * windows, c, -1)
-    start, seconds = span
+    n, c = len(good), len(_CHANNELS)
+    x = x.reshape(n, c, windows, -1).swapaxes(1, 2).reshape(n * windows, c, -1)
     names = [
         r.file.stem + (f" at {start + i * seconds:g} s" if windows > 1 else "")
-        for r in recordings
+        for r in good
         for i in range(windows)
     ]
     return Table(
-        as_signals(x, place),
-        y=np.repeat([r.age for r in recordings], windows)[:, None],
+        as_signals(x, str(root)),
+        y=np.repeat([r.age for r in good], windows)[:, None],
         target_names=("age",),
         kind="signal",
-        split=np.repeat(parts, windows),
+        split=np.repeat(_split(good, split, fold, validation, split_seed), windows),
         names=np.array(names),
         subgroup={
-            "subject": np.repeat([r.subject for r in recordings], windows),
-            "sex": np.repeat([r.sex for r in recordings], windows),
+            "subject": np.repeat([r.subject for r in good], windows),
+            "sex": np.repeat([r.sex for r in good], windows),
         },
         preprocessing={"channels": c},
-        skipped=skipped,
+        skipped=tuple(Skipped(r.file.name, why) for r, why in bad.items()),
     )
 
 
@@ -191,32 +173,6 @@ def _split(
         names = [recordings[i].subject for i in rest]
         parts[rest] = make_split(ages, names, fractions=(1 - validation, validation, 0), seed=seed)
     return parts
-
-
-def _check_numbers(
-    seconds: float,
-    windows: int,
-    start: float,
-    band: tuple[float, float],
-    rate: float,
-    fold: int,
-    validation: float,
-) -> None:
-    low, high = band
-    checks = [
-        (
-            seconds > 0 and abs(seconds * rate - round(seconds * rate)) < 1e-6,
-            f"seconds * rate must be a whole number of samples > 0; got {seconds} * {rate}.",
-        ),
-        (windows >= 1, f"windows must be a whole number >= 1; got {windows}."),
-        (start >= 0, f"start must be >= 0 seconds; got {start}."),
-        (0 < low < high < rate / 2, f"band needs 0 < low < high < rate / 2; got {band}, {rate}."),
-        (0 <= fold < _FOLDS, f"fold must be 0 to {_FOLDS - 1}; got {fold}."),
-        (0 <= validation < 1, f"validation must be a share >= 0 and < 1; got {validation}."),
-    ]
-    for legal, message in checks:
-        if not legal:
-            raise DataError(message)
 
 
 # ------------------------------------------------------------------------------------------ check
@@ -263,7 +219,7 @@ def _edf_folder(root: Path) -> Path:
     places = [root, root / "edf", *sorted(root.glob("v[0-9]*/edf"))] if root.is_dir() else []
     found = [p for p in places if any((p / f / "normal").is_dir() for f in ("train", "eval"))]
     if not found:
-        raise not_found("TUAB", root, "edf/train/normal and edf/eval/normal", _ADVICE)
+        raise reading.not_found("TUAB", root, "edf/train/normal and edf/eval/normal", _ADVICE)
     if len(found) > 1:
         raise DataError(
             f"{root} holds several versions of TUAB: {first_few(found)}. Give the folder of one."
@@ -280,7 +236,7 @@ def _recordings(edf: Path) -> list[Recording]:
                 order = (int(match["session"]), int(match["part"]))
                 recordings.append(_recording(file, match["subject"], order, folder))
     if not recordings:
-        raise not_found("TUAB", edf, "<subject>_s001_t000.edf below train/normal", _ADVICE)
+        raise reading.not_found("TUAB", edf, "<subject>_s001_t000.edf below train/normal", _ADVICE)
     return sorted(recordings, key=lambda r: (r.subject, r.order))
 
 
@@ -323,11 +279,32 @@ def _electrode(label: str) -> str:
     return _SYNONYMS.get(name, name)
 
 
-def _reason(recording: Recording, span: tuple[float, float]) -> str:
-    start, length = span
-    if recording.problem or recording.seconds >= start + length:
-        return recording.problem
-    return f"{recording.seconds:g} s long; start + seconds * windows is {start + length:g} s"
+def _signals(
+    mne: Any,
+    recordings: Sequence[Recording],
+    span: tuple[float, float],
+    band: tuple[float, float],
+    rate: float,
+    progress: bool,
+) -> tuple[NDArray[np.float32], list[Recording], dict[Recording, str]]:
+    """Signals (n, 21, length * rate), the n recordings, and what is wrong with the others."""
+    end = sum(span)
+    good: list[Recording] = []
+    bad: dict[Recording, str] = {}
+    for r in recordings:
+        if r.problem or r.seconds < end:
+            too_short = f"{r.seconds:g} s long; start + seconds * windows is {end:g} s"
+            bad[r] = r.problem or too_short
+    x = np.empty((len(recordings), len(_CHANNELS), round(span[1] * rate)), np.float32)
+    usable = [r for r in recordings if r not in bad]
+    bar = track(usable, "Reading recordings", console=Console(stderr=True), disable=not progress)
+    for recording in bar:
+        try:
+            x[len(good)] = _signal(mne, recording, span, band, rate)
+            good.append(recording)
+        except Exception as error:  # what a broken file makes mne raise is not limited to a few
+            bad[recording] = str(error) or type(error).__name__
+    return x[: len(good)], good, bad
 
 
 def _signal(
