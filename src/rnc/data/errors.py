@@ -32,14 +32,6 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 1) -> str:
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def missing_column(place: str, name: str, columns: Sequence[str]) -> DataError:
-    """The error for a column that is not there, with the columns that are."""
-    hint = did_you_mean(name, columns, 3)
-    return DataError(
-        f"{place} has no column {name!r}; its columns: {first_few(columns, 30)}.{hint}"
-    )
-
-
 def unusable(place: str, what: str, reasons: Sequence[str], total: int, advice: str) -> DataError:
     """The error for files that cannot be used; of the reasons, a line each, it shows ten."""
     lines = [*reasons[:_MOST_LISTED], *(["..."] if len(reasons) > _MOST_LISTED else [])]

@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError, first_few, missing_column
-from rnc.data.sources import looks_like_files
+from rnc.data import sources
+from rnc.data.errors import DataError, first_few
 from rnc.data.splits import holds_splits
 
 MOST_CATEGORIES = 100
@@ -61,10 +61,8 @@ def apply_features(
            [ 1.,  0.,  1.,  0.]], dtype=float32)
     """
     blocks: list[NDArray[np.float32]] = [np.empty((len(frame), 0), np.float32)]
-    for column in preprocessing["columns"]:
-        if column["name"] not in frame.columns:
-            raise missing_column(place, column["name"], list(map(str, frame.columns)))
-        blocks.append(_apply_column(frame[column["name"]], column, place))
+    for fitted in preprocessing["columns"]:
+        blocks.append(_apply_column(sources.column(frame, fitted["name"], place), fitted, place))
     return np.concatenate(blocks, axis=1)
 
 
@@ -114,14 +112,13 @@ def choose_columns(
     if chosen is None:  # a column of split words says nothing about the target
         names = [n for n in names if n not in reserved and not holds_splits(frame[n])]
     for name in names:
-        if name not in columns:
-            raise missing_column(place, name, columns)
+        sources.column(frame, name, place)
         if name in reserved:
             raise DataError(
                 f"{place}: {name!r} is a target, split or group column and cannot be a feature "
                 "column, too. Leave it out of --feature-column (feature_columns=)."
             )
-        if chosen is None and looks_like_files(frame[name]):
+        if chosen is None and sources.looks_like_files(frame[name]):
             raise DataError(
                 f"{place}: column {name!r} holds names of image files. Give their folder with "
                 "--images (images=), or name the columns to use with --feature-column "
@@ -133,9 +130,6 @@ def choose_columns(
             "give the folder of the images with --images (images=)."
         )
     return names
-
-
-# ----------------------------------------------------------------------------------- one column
 
 
 def _fit_column(column: pd.Series, place: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import stat
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -57,13 +57,8 @@ def load_images(
 ) -> Decoded:
     """Decode images, or take them from the cache where the files have not changed.
 
-    Args:
-        files: the images, in order.
-        side: width and height of the result in pixels.
-        channels: 3 for RGB, 1 for grey.
-        cache: path of the cache without its suffix; each set of files needs its own. None keeps
-            the pixels in memory only.
-        progress: show a bar on stderr.
+    `cache` is a path without its suffix; each set of files needs its own. With None, the pixels are
+    kept in memory only.
     """
     if not isinstance(side, int) or side < 1:
         raise DataError(f"image_size must be a whole number of pixels >= 1; got {side!r}.")
@@ -74,9 +69,7 @@ def load_images(
     if old is not None and stamps == old.stamps:
         return Decoded(old.x, dict(old.bad))
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", module="PIL"
-        )  # about unusual metadata, which does no harm
+        warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         pixels = _pixels(stamps, old, side, channels, progress)
         if cache is None:
@@ -104,10 +97,7 @@ def _pixels(
     changed = [stamp.file for stamp in stamps if stamp not in known]
     with closing(decode_all(changed, side, channels, progress)) as fresh:
         for stamp in stamps:
-            if old is not None and stamp in known:
-                yield old.x[known[stamp]]
-            else:
-                yield next(fresh)
+            yield old.x[known[stamp]] if old is not None and stamp in known else next(fresh)
 
 
 def _into_memory(pixels: Iterator[Pixels | str], n: int, side: int, channels: int) -> Decoded:
@@ -132,12 +122,10 @@ class _Stamp(NamedTuple):
 def _stamp(file: Path) -> _Stamp:
     # This runs for every file at every start; pathlib takes several times as long.
     path = os.path.abspath(file)  # noqa: PTH100
-    try:
+    with suppress(OSError, ValueError):
         status = os.stat(path)  # noqa: PTH116
         if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK):
             return _Stamp(path, status.st_size, status.st_mtime_ns)
-    except (OSError, ValueError):
-        pass
     return _Stamp(path, -1, -1)
 
 
@@ -211,21 +199,15 @@ def _write_header(file: Any, shape: tuple[int, ...]) -> None:
 
 
 def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
+    """Name the pixels in the manifest; remove others, unless another run may be writing them."""
     manifest = {"version": _VERSION, "pixels": data.name} | manifest
     replaced = _named_pixels(cache)
     write_text(_manifest(cache), json.dumps(manifest))
     for path in cache.parent.iterdir():
         if path.name.startswith(f"{cache.name}.") and path.suffix == ".npy" and path != data:
-            _remove_unused(path, at_once=path.name == replaced)
-
-
-def _remove_unused(path: Path, *, at_once: bool) -> None:
-    """Remove pixels that no manifest names, unless another run may be writing them."""
-    try:
-        if at_once or time.time() - path.stat().st_mtime > _ABANDONED:
-            path.unlink()
-    except OSError:  # another run was faster, or (on Windows) still reads it
-        return
+            with suppress(OSError):  # another run was faster, or (on Windows) still reads it
+                if path.name == replaced or time.time() - path.stat().st_mtime > _ABANDONED:
+                    path.unlink()
 
 
 def _named_pixels(cache: Path) -> str | None:

@@ -10,25 +10,11 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data import sources
 from rnc.data.errors import DataError, unusable
 from rnc.data.features import apply_features, text_columns
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
-from rnc.data.sources import (
-    ARRAYS,
-    TABLES,
-    as_frame,
-    as_pixels,
-    as_signals,
-    check_channels,
-    existing,
-    image_column,
-    is_data_file,
-    kind_of,
-    read_frame,
-    read_npz,
-    renumbered,
-)
 
 
 class Skipped(NamedTuple):
@@ -76,21 +62,22 @@ def read_inputs(
         progress: show a bar while images are decoded.
     """
     paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
-    is_one_file = len(paths) == 1 and is_data_file(paths[0])
+    is_one_file = len(paths) == 1 and sources.is_data_file(paths[0])
     if kind == "image" and not is_one_file:
         rows = ImageRows.listed(paths)
     else:
         if len(paths) != 1:
             raise DataError(f"A model for data of kind {kind!r} reads one file; got {len(paths)}.")
-        path = existing(paths[0], ARRAYS if kind == "signal" else TABLES + ARRAYS)
+        known = sources.ARRAYS if kind == "signal" else sources.TABLES + sources.ARRAYS
+        path = sources.existing(paths[0], known)
         place = str(path)
-        if path.suffix.lower() in ARRAYS:
-            arrays = read_npz(path)
+        if path.suffix.lower() in sources.ARRAYS:
+            arrays = sources.read_npz(path)
             features = arrays.get("feature_names")
             return inputs_from_arrays(
                 arrays["x"], preprocessing, kind, feature_names=features, place=place
             )
-        frame = read_frame(path, text_columns(preprocessing))
+        frame = sources.read_frame(path, text_columns(preprocessing))
         if kind != "image":
             x = apply_features(frame, preprocessing, place)
             return Inputs(x, frame.index.to_numpy().astype(str))
@@ -118,31 +105,23 @@ def inputs_from_arrays(
         feature_names: names of the p columns; those of the Table's by default, in its order.
         place: the file, for messages.
     """
-    if isinstance(x, pd.DataFrame):
-        actual = "table"
-    else:
-        x = np.asarray(x)
-        actual = kind_of(x, place)
-    shape = x.shape
-    if actual != kind:
-        raise DataError(f"{place}: the model was trained on data of kind {kind!r}; x is {shape}.")
-    names = np.arange(len(x)).astype(str)
+    is_frame = isinstance(x, pd.DataFrame)
+    x = x if is_frame else np.asarray(x)
+    names, shape = np.arange(len(x)).astype(str), x.shape
+    trained = f"{place}: the model was trained on"
+    if kind != ("table" if is_frame else sources.kind_of(x, place)):
+        raise DataError(f"{trained} data of kind {kind!r}; x is {shape}.")
     if kind == "table":
-        if isinstance(x, pd.DataFrame):
-            x = renumbered(x)
-        else:
-            known = [column["name"] for column in preprocessing["columns"]]
-            if feature_names is None and len(known) != x.shape[1]:
-                raise DataError(
-                    f"{place}: the model was trained on {len(known)} columns; x is {shape}."
-                )
-            x = as_frame(x, known if feature_names is None else feature_names, place)
+        known = [column["name"] for column in preprocessing["columns"]]
+        if not is_frame and feature_names is None and len(known) != shape[1]:
+            raise DataError(f"{trained} {len(known)} columns; x is {shape}.")
+        x = sources.as_columns(x, known if feature_names is None else feature_names, place)
         return Inputs(apply_features(x, preprocessing, place), names)
-    check_channels(x, preprocessing, place)
-    return Inputs(as_signals(x, place) if kind == "signal" else as_pixels(x, place), names)
-
-
-# ----------------------------------------------------------------------------- images from files
+    channels = preprocessing.get("channels", 3)
+    if shape[1] != channels:
+        raise DataError(f"{trained} {channels} channels; x has {shape[1]}: {shape}.")
+    prepare = sources.as_signals if kind == "signal" else sources.as_pixels
+    return Inputs(prepare(x, place), names)
 
 
 @dataclass(frozen=True)
@@ -168,7 +147,7 @@ class ImageRows:
                 f"The image folder {folder} does not exist. Give the folder that the file names in "
                 f"{place} are relative to with --images (images=)."
             )
-        values = frame[image_column(frame, name, taken, place)]
+        values = frame[sources.image_column(frame, name, taken, place)]
         names = ["" if pd.isna(value) else str(value).strip() for value in values]
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
         files = [folder / name for name in names]
@@ -208,16 +187,8 @@ class ImageRows:
             entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
         x, bad = load_images(self.files, side, channels=channels, cache=entry, progress=progress)
         bad |= {i: "no file name" for i in bad if not self.names[i]}
-        if bad and (not skip_bad or len(x) == 0):
-            raise self._refusal(bad)
-        return Decoded(x, bad)
-
-    def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
-        """The bad images by name."""
-        return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())
-
-    def _refusal(self, bad: dict[int, str]) -> DataError:
-        """What is wrong with the first bad images, and what to do."""
+        if not bad or (skip_bad and len(x) > 0):
+            return Decoded(x, bad)
         advice = "No usable rows remain."
         if len(bad) < len(self.files):
             advice = "Repair them, or leave them out with --skip-bad (skip_bad=True)."
@@ -227,4 +198,8 @@ class ImageRows:
             f"{'' if self.rows is None else f'row {self.rows[i]}: '}{self.files[i]}: {reason}"
             for i, reason in bad.items()
         ]
-        return unusable(self.place, "images", reasons, len(self.files), advice)
+        raise unusable(self.place, "images", reasons, len(self.files), advice)
+
+    def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
+        """The bad images by name."""
+        return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())

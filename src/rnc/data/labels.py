@@ -157,8 +157,14 @@ def read_labels(
     frame, y, names = frame[usable], y[usable], np.asarray(names).astype(str)[usable]
     group = _group(frame, roles.group, place)
     if roles.split is not None:
-        seeded = fractions is not None or split_seed != 0
-        split = _given_split(frame, roles.split, place, seeded=seeded, fitted=fitted)
+        if not fitted and (fractions is not None or split_seed != 0):
+            raise DataError(
+                f"{place}: fractions and split_seed are for a split that is drawn; the column "
+                f"{roles.split!r} gives one. Leave them out, or add --split-column none "
+                "(split_column='none')."
+            )
+        words, needed = frame[roles.split].tolist(), () if fitted else SPLITS
+        split = check_split(words, frame.index, place, column=roles.split, needed=needed)
         if group is not None and not fitted:
             check_groups(split, group, frame.index, place, column=str(roles.group))
     elif fitted:
@@ -170,18 +176,6 @@ def read_labels(
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name]) for name in roles.subgroup}
     return LabelColumns(y, roles.targets, split, names, subgroup, (*skipped, *dropped)), usable
-
-
-def _given_split(
-    frame: pd.DataFrame, name: str, place: str, *, seeded: bool, fitted: bool
-) -> NDArray[np.str_]:
-    if seeded and not fitted:
-        raise DataError(
-            f"{place}: fractions and split_seed are for a split that is drawn; the column {name!r} "
-            "gives one. Leave them out, or add --split-column none (split_column='none')."
-        )
-    needed = () if fitted else SPLITS
-    return check_split(frame[name].tolist(), frame.index, place, column=name, needed=needed)
 
 
 def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> None:

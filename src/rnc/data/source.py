@@ -47,9 +47,7 @@ class DataSource:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "DataSource":
         """The source that config.json describes; what an older version left out is the default."""
-        fields: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in content.items()
-        }
+        fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
         return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
@@ -65,11 +63,10 @@ class DataSource:
         return self.dataset is not None and not is_data_file(self.source)
 
     def read(self, image_size: int, preprocessing: dict[str, Any] | None = None) -> Table:
-        """Read the table; decoded images are kept in the user's cache.
+        """Read the table for an encoder that sees images of `image_size` pixels.
 
-        Args:
-            image_size: side of what the encoder sees, in pixels.
-            preprocessing: of the fitted model, for other data than those it was fitted on.
+        Decoded images are kept in the user's cache.
+        `preprocessing` is that of the fitted model, for other data than those it was fitted on.
         """
         decoding: dict[str, Any] = {
             "image_size": stored_side(image_size),

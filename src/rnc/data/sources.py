@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import DataError, first_few, missing_column
+from rnc.data.errors import DataError, did_you_mean, first_few
 from rnc.data.images import IMAGE_SUFFIXES
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -44,15 +44,10 @@ def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
     """A CSV or Parquet file; the index holds the row numbers for messages.
 
     In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
-    ignored.
-
-    Args:
-        source: the file.
-        text: columns to read as text even where all values look like numbers.
+    ignored. The columns of `text` are read as text even where all values look like numbers.
     """
-    frame = (
-        _read_parquet(source) if source.suffix.lower() == ".parquet" else _read_csv(source, text)
-    )
+    is_parquet = source.suffix.lower() == ".parquet"
+    frame = _read_parquet(source) if is_parquet else _read_csv(source, text)
     frame.columns = [str(name) for name in frame.columns]
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
@@ -138,8 +133,12 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
 
 def column(frame: pd.DataFrame, name: str, place: str) -> pd.Series:
     """A column by name; the error for a missing one lists the columns."""
-    if name not in frame.columns:
-        raise missing_column(place, name, list(frame.columns))
+    columns = list(frame.columns)
+    if name not in columns:
+        hint = did_you_mean(name, columns, 3)
+        raise DataError(
+            f"{place} has no column {name!r}; its columns: {first_few(columns, 30)}.{hint}"
+        )
     return frame[name]
 
 
@@ -148,13 +147,11 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
     if name != "auto":
         column(frame, name, place)
         return name
-    columns = [candidate for candidate in frame.columns if candidate not in taken]
-    for candidate in columns:
-        if looks_like_files(frame[candidate]):
-            return str(candidate)
-    for candidate in columns:
-        if candidate.lower() in _IMAGE_COLUMNS:
-            return str(candidate)
+    columns = [str(candidate) for candidate in frame.columns if candidate not in taken]
+    candidates = [c for c in columns if looks_like_files(frame[c])]
+    candidates += [c for c in columns if c.lower() in _IMAGE_COLUMNS]
+    if candidates:
+        return candidates[0]
     raise DataError(
         f"{place} has no column of image file names; its columns: {first_few(frame.columns, 30)}. "
         "Name it with --image-column (image_column=)."
@@ -168,9 +165,6 @@ def looks_like_files(values: pd.Series) -> bool:
         isinstance(value, str) and Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES
         for value in first
     )
-
-
-# ---------------------------------------------------------------------------------------- arrays
 
 
 def kind_of(x: NDArray[Any], place: str) -> str:
@@ -217,24 +211,14 @@ def as_pixels(x: NDArray[Any], place: str) -> NDArray[np.uint8]:
     return x.astype(np.uint8, copy=False)
 
 
-def check_channels(x: NDArray[Any], preprocessing: dict[str, Any], place: str) -> None:
-    """Raise if signals or images do not have the channels that the model was fitted to."""
-    needed = preprocessing.get("channels", 3)
-    if x.shape[1] != needed:
-        raise DataError(
-            f"{place}: the model was trained on {needed} channels; x has {x.shape[1]}: {x.shape}."
-        )
-
-
-def renumbered(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with texts as names of its columns, and rows numbered from 0."""
-    return frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
-
-
-def as_frame(
-    x: NDArray[Any], names: Sequence[Any] | NDArray[Any] | None, place: str
-) -> pd.DataFrame:
-    """A two-dimensional array as columns: those named, or x0, x1, ..."""
+def as_columns(
+    x: NDArray[Any] | pd.DataFrame, names: Sequence[Any] | NDArray[Any] | None, place: str
+) -> NDArray[Any] | pd.DataFrame:
+    """Columns named by texts (x0, x1, ... by default), rows from 0; signals and images stay."""
+    if isinstance(x, pd.DataFrame):
+        return x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
+    if kind_of(x, place) != "table":
+        return x
     names = [f"x{i}" for i in range(x.shape[1])] if names is None else [str(name) for name in names]
     if len(names) != x.shape[1]:
         raise DataError(f"{place}: {len(names)} feature names for x with {x.shape[1]} columns.")

@@ -90,10 +90,7 @@ def _by_row(
 
 
 def _by_group(
-    order: NDArray[Any],
-    parts: NDArray[Any],
-    draws: NDArray[np.uint64],
-    shares: NDArray[np.float64],
+    order: NDArray[Any], parts: NDArray[Any], draws: NDArray[np.uint64], shares: NDArray[np.float64]
 ) -> NDArray[np.str_]:
     """Give each group, large ones first, to the split whose bins need it most."""
     n, n_groups = len(order), len(draws)
@@ -169,9 +166,6 @@ def _unique(group: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return values, parts
 
 
-# -------------------------------------------------------------------------------- a given split
-
-
 def check_split(
     values: Sequence[Any] | NDArray[Any],
     rows: Sequence[Any] | NDArray[Any],
@@ -182,24 +176,20 @@ def check_split(
 ) -> NDArray[np.str_]:
     """A given split as train, val and test; every row must have one, and no needed one be empty.
 
-    Args:
-        values: train, val, test or a synonym (training; valid, validation, dev; testing).
-        rows: the number of each row, for messages.
-        place: the file, for messages.
-        column: the column that holds the values, for messages.
-        needed: splits that must not be empty.
+    The values are train, val, test or a synonym (training; valid, validation, dev; testing). For
+    messages, `rows` are the numbers of the rows, `place` the file and `column` the column.
 
     >>> check_split(["Train", "dev", "test"], [2, 3, 4], "t.csv").tolist()
     ['train', 'val', 'test']
     """
-    split = [split_word(value) for value in values]
-    for row, value, word in zip(rows, values, split, strict=True):
-        if word is None:
+    for row, value in zip(rows, values, strict=True):
+        if split_word(value) is None:
             raise DataError(
                 f"{place} row {row}: {column} is {value!r}, expected one of {', '.join(_WORDS)}."
             )
-    check_filled(np.array(split, dtype=str), place, column=column, needed=needed)
-    return np.array(split, dtype=str)
+    split = np.array([split_word(value) for value in values], dtype=str)
+    check_filled(split, place, column=column, needed=needed)
+    return split
 
 
 def split_word(value: Any) -> str | None:

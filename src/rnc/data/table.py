@@ -7,8 +7,11 @@ Both turn a source into named columns, one row per sample, and into an array x i
 not columns. Then they check targets, split and inputs, in this order.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,25 +19,17 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data import sources
 from rnc.data.errors import DataError, first_few
 from rnc.data.features import apply_features, choose_columns, fit_features, text_columns
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
-from rnc.data.sources import (
-    ARRAYS,
-    as_frame,
-    as_pixels,
-    as_signals,
-    existing,
-    kind_of,
-    read_frame,
-    read_npz,
-    renumbered,
-)
 from rnc.data.splits import SPLITS, check_filled
 
 Kind = Literal["image", "signal", "table"]
+
+_SAMPLED = 64  # inputs that are hashed: all of them may be many gigabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +76,28 @@ class Table:
         if split not in SPLITS:
             raise DataError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
         return np.flatnonzero(self.split == split)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all targets, names, splits and subgroups, and of 64 of the inputs.
+
+        It names run folders and studies, so the same table must give the same digest for ever.
+        """
+        facts = {
+            "kind": self.kind,
+            "shape": self.x.shape,
+            "targets": self.target_names,
+            "preprocessing": self.preprocessing,
+            "subgroups": sorted(self.subgroup),
+        }
+        digest = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16)
+        sample = np.unique(np.linspace(0, len(self) - 1, _SAMPLED).astype(int))
+        columns = [self.split, self.names, *(self.subgroup[name] for name in sorted(self.subgroup))]
+        texts = [np.asarray(column).astype(str) for column in columns]
+        for values in (self.x[sample], self.y, *texts):
+            digest.update(f"{values.dtype}{values.shape}".encode())
+            digest.update(np.ascontiguousarray(values).tobytes())
+        return digest.hexdigest()
 
 
 def read_table(
@@ -137,7 +154,7 @@ def read_table(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
-    path = existing(Path(source))
+    path = sources.existing(Path(source))
     place, fitted = str(path), preprocessing is not None
     frame, x, default = _open(path, text_columns(preprocessing or {}))
     targets = (target,) if isinstance(target, str) else tuple(target) or default
@@ -207,11 +224,8 @@ def table_from_arrays(
     ('table', (50, 3), (50, 1), 35)
     """
     place = "arrays"
-    if isinstance(x, pd.DataFrame):
-        x = renumbered(x)
-    else:
-        x = np.asarray(x)
-        x = as_frame(x, feature_names, place) if kind_of(x, place) == "table" else x
+    x = x if isinstance(x, pd.DataFrame) else np.asarray(x)
+    x = sources.as_columns(x, feature_names, place)
     if isinstance(y, pd.DataFrame) and target_names is None:
         target_names = [str(name) for name in y.columns]
     columns = _target_arrays(np.asarray(y), target_names, place)
@@ -228,9 +242,9 @@ def table_from_arrays(
             f"{place}: {', '.join(twice)} is both a target and a split, group or subgroup column. "
             "Give the target another name (target_names)."
         )
-    frame = _as_columns({**(subgroup or {}), **columns, **further}, len(x), place)
+    frame = _frame({**(subgroup or {}), **columns, **further}, len(x), place)
     if names is not None:
-        frame.index = pd.Index(_as_columns({"names": names}, len(x), place)["names"].astype(str))
+        frame.index = pd.Index(_frame({"names": names}, len(x), place)["names"].astype(str))
     labels, usable = read_labels(
         frame,
         roles,
@@ -272,7 +286,7 @@ def _prepared(
         preprocessing = fit_features(x, np.flatnonzero(labels.split == "train"), place)
         x = apply_features(x, preprocessing, place)
     else:
-        x = as_signals(x, place) if kind == "signal" else as_pixels(x, place)
+        x = sources.as_signals(x, place) if kind == "signal" else sources.as_pixels(x, place)
         rgb = kind == "image" and x.shape[1] == 3
         preprocessing = {} if rgb else {"channels": int(x.shape[1])}
     return Table(x, kind=kind, preprocessing=preprocessing, **vars(labels))
@@ -298,19 +312,17 @@ def _open(
 ) -> tuple[pd.DataFrame, NDArray[Any] | pd.DataFrame | None, tuple[str, ...]]:
     """Named columns; the inputs where they are an array beside them; the default targets."""
     place = str(path)
-    if path.suffix.lower() not in ARRAYS:
-        return read_frame(path, text), None, ()
-    arrays = read_npz(path)
-    x = arrays.pop("x")
-    kind = kind_of(x, place)
-    features, targets = arrays.pop("feature_names", None), arrays.pop("target_names", None)
+    if path.suffix.lower() not in sources.ARRAYS:
+        return sources.read_frame(path, text), None, ()
+    arrays = sources.read_npz(path)
+    x = sources.as_columns(arrays.pop("x"), arrays.pop("feature_names", None), place)
+    targets = arrays.pop("target_names", None)
     columns = _target_arrays(arrays.pop("y"), targets, place) if "y" in arrays else {}
     default = tuple(columns)
     for name, values in arrays.items():
         if values.ndim == 1 and (len(values) == len(x) or name in ("group", "split")):
             columns[name] = values
-    frame = _as_columns(columns, len(x), place)
-    return frame, as_frame(x, features, place) if kind == "table" else x, default
+    return _frame(columns, len(x), place), x, default
 
 
 def _target_arrays(
@@ -331,7 +343,7 @@ def _target_arrays(
     return {str(name): columns[:, i] for i, name in enumerate(names)}
 
 
-def _as_columns(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
+def _frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
     for name, values in columns.items():
         if len(values) != n:
             raise DataError(

@@ -19,7 +19,6 @@ from typing import Any
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
-from rnc.data.digest import table_digest
 from rnc.data.source import DataSource
 from rnc.experiments.plan import BIN_FIELDS, HEAD_FIELDS, PlannedRun, canonical
 from rnc.files import read_tensors, write_json
@@ -49,7 +48,7 @@ Trained = tuple[Mapping[str, Tensor] | None, list[Record]]
 def run_key(run: PlannedRun) -> str:
     """What identifies a planned run."""
     content: dict[str, Any] = {
-        "data": table_digest(run.table),
+        "data": run.table.digest,
         "fit": _key_fields(run.config, SPEED_ONLY),
         "start": None if run.start is None else source_key(run.start),
     }
@@ -60,7 +59,7 @@ def encoder_key(run: PlannedRun) -> str:
     """What identifies the encoder that an objective trains for a run."""
     bins = () if run.config.objective_spec.uses_bins else BIN_FIELDS
     content: dict[str, Any] = {
-        "data": table_digest(run.table),
+        "data": run.table.digest,
         "encoder": _key_fields(run.config, (*SPEED_ONLY, *NOT_ENCODER, *bins)),
     }
     return _hash(content if run.own is None else {**content, "own": run.own.name})

@@ -19,7 +19,6 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.config import SPEED_ONLY, FitConfig
-from rnc.data.digest import table_digest
 from rnc.data.table import Table
 from rnc.files import write_json, write_text
 
@@ -82,4 +81,4 @@ def without_test(table: Table) -> Table:
 def key_of(table: Table, config: FitConfig) -> str:
     """The name of the checkpoints of a training: a hash of all that its result depends on."""
     fields = {k: v for k, v in config.to_json().items() if k not in SPEED_ONLY}
-    return hashlib.sha256(json.dumps([fields, table_digest(table)]).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([fields, table.digest]).encode()).hexdigest()[:16]

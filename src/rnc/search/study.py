@@ -22,7 +22,6 @@ import torch
 
 from rnc.analyses.analysis import ShowProgress
 from rnc.config import SPEED_ONLY, FitConfig
-from rnc.data.digest import table_digest
 from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
@@ -294,7 +293,7 @@ def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:
         name: list(part.values) if isinstance(part, Choice) else asdict(part)
         for name, part in space.items()
     }
-    setup = {**fixed, "space": where, "data": table_digest(table)}
+    setup = {**fixed, "space": where, "data": table.digest}
     return dict(json.loads(json.dumps(setup)))  # as the storage gives it back
 
 

@@ -119,9 +119,6 @@ def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
     return stays
 
 
-# ------------------------------------------------------------------------------------------ check
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, _ = _rows(root)
     for source in _SOURCES:
@@ -152,9 +149,6 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
             f"largest_age={_OLDEST} leaves them out.",
         )
     yield from image_findings(root, frame["path"], progress)
-
-
-# --------------------------------------------------------------------------------------- the rows
 
 
 def _rows(root: Path) -> tuple[pd.DataFrame, str]:

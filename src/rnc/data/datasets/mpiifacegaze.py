@@ -134,9 +134,6 @@ def _check_persons(
         raise DataError(f"Nobody is left to train: {first_few(persons, 15)} validate or test.")
 
 
-# ------------------------------------------------------------------------------------------ check
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     copy = _find(root)
     persons = _persons(copy)
@@ -185,9 +182,6 @@ def _colour_finding(copy: _Copy, counts: dict[str, int]) -> Finding:
         f"Colours look like RGB (first channel {first:.0f}, last {last:.0f} of 255; faces have "
         "more red than blue). Look at some images, and read with channel_order='rgb' if so.",
     )
-
-
-# -------------------------------------------------------------------------------------- the files
 
 
 def _find(root: Path) -> _Copy:

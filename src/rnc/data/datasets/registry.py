@@ -30,13 +30,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def read_dataset(name: str, root: str | Path, options: Mapping[str, Any] | None = None) -> Table:
-    """Read a copy of a dataset.
-
-    Args:
-        name: a key of `DATASETS`.
-        root: the folder of the copy.
-        options: those of the dataset's `read`, by name; `Dataset.options` lists them.
-    """
+    """Read the copy in a folder; `Dataset.options` lists the options."""
     dataset = find_dataset(name)
     for option in options or {}:
         if option not in dataset.options:
@@ -48,11 +42,5 @@ def read_dataset(name: str, root: str | Path, options: Mapping[str, Any] | None 
 
 
 def check_dataset(name: str, root: str | Path, *, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set; a broken copy is a finding, not an exception.
-
-    Args:
-        name: a key of `DATASETS`.
-        root: the folder of the copy.
-        progress: show a bar on stderr while images are opened.
-    """
+    """Compare a copy with the published set; a broken copy is a finding, not an exception."""
     return find_dataset(name).check(Path(root), progress)

@@ -117,9 +117,6 @@ def _nearest(
     return stays
 
 
-# ------------------------------------------------------------------------------------------ check
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     frame, folder, csv, skipped = _rows(root)
     unknown = [one for one in skipped if not one.name.startswith("camera ")]
@@ -154,9 +151,6 @@ def _clock_finding(frame: pd.DataFrame) -> Finding:
             f"{len(away):,} rows: the two are of different clocks. See the option clock.",
         )
     return Finding("ok", "Hour and Min are of the same clock as the file names.")
-
-
-# --------------------------------------------------------------------------------------- the rows
 
 
 def _rows(root: Path) -> tuple[pd.DataFrame, Path, Path, list[Skipped]]:

@@ -175,9 +175,6 @@ def _split(
     return parts
 
 
-# ------------------------------------------------------------------------------------------ check
-
-
 def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     recordings = _recordings(_edf_folder(root))
     digits = {r.subject.isdigit() for r in recordings}
@@ -209,9 +206,6 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     if find_spec("mne") is None:
         text = 'The package mne is missing: pip install "rank-n-contrast[eeg]" before reading.'
         yield Finding("warning", text)
-
-
-# ------------------------------------------------------------------------------------- recordings
 
 
 def _edf_folder(root: Path) -> Path:
