@@ -4,6 +4,7 @@ from statistics import mean
 
 import numpy as np
 import pytest
+import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
@@ -20,6 +21,7 @@ from rnc.experiments.published import (
 )
 from rnc.experiments.store import Store, end2end_of, run_key
 from rnc.run.folder import DoesNotApply
+from rnc.training.recipes import build_regressor
 from training_cases import columns
 
 PUBLISHED = [(r, d) for r in SOURCES for d in PAPER_DATASETS if published(r, d)]
@@ -176,6 +178,14 @@ def test_the_paper_trains_its_heads_and_quick_solves_them() -> None:
     data = Data.of_table(columns())
     assert base_config(data, "paper", None, {}).head_solver == "sgd"
     assert base_config(data, "quick", None, {}).head_solver == "exact"
+
+
+def test_gaze_has_the_bins_of_the_paper_for_each_angle() -> None:
+    runs = RESULTS["main"](paper_setting("mpiifacegaze")).runs
+    dex = next(run for run in runs if run.config.head == "dex")
+    head = build_regressor(dex.table, dex.config).head
+    assert head(torch.zeros(1, head.config.d)).shape[1] == 101 + 91
+    assert next(run for run in runs if run.config.head == "l1").config.step is None
 
 
 def test_a_batch_is_no_larger_than_the_training_set() -> None:

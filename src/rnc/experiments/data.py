@@ -30,11 +30,16 @@ _FIT: dict[str, dict[str, Any]] = {
     "agedb": {"low": 0.0, "high": 101.0, "step": 1.0},
     "imdb-wiki": {},
     "tuab": {"low": 0.0, "high": 95.0, "step": 1.0},
-    "mpiifacegaze": {"label_distance": "angular", "flip": False},
+    "mpiifacegaze": {  # pitch and yaw
+        "label_distance": "angular",
+        "flip": False,
+        "low": (-40.0, -45.0),
+        "high": (10.0, 45.0),
+        "step": (0.5, 1.0),
+    },
     "skyfinder": {"low": -20.0, "high": 49.0, "step": 1.0},
 }
-"""What the paper says about each dataset. Its bins of gaze have two steps, 0.5 and 1 degree, and a
-config has one: gaze takes the default of the heads, a hundredth of each range."""
+"""What the paper says about each dataset."""
 
 _NUISANCE = {"skyfinder": "camera", DIGITS: "digit"}
 
