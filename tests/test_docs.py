@@ -95,3 +95,20 @@ def test_the_table_of_methods_is_the_registry() -> None:
 
 def test_the_readme_leads_here() -> None:
     assert "docs/extending.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_place_in_the_architecture_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks, _, changes = text.partition("## Which files a change touches")
+    hops = re.findall(r"^\| \d+ \| `([\w/.]+)`: `(?:\w+\.)?(\w+)`", walks, flags=re.MULTILINE)
+    assert len(hops) == 17 + 16
+    for file, name in hops:
+        source = (ROOT / "src" / "rnc" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(def|class) {name}\b", source, flags=re.MULTILINE), (file, name)
+    rows = [line.split("|") for line in changes.splitlines() if line.startswith("| a")]
+    rows += [line.split("|") for line in changes.splitlines() if line.startswith("| the")]
+    assert len(rows) == 10
+    for row in rows:
+        files = re.findall(r"`([a-z_0-9/]+\.py)`", row[3])
+        assert 0 < len(files) <= 5
+        assert not [file for file in files if not (ROOT / "src" / "rnc" / file).exists()]

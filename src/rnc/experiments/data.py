@@ -76,7 +76,7 @@ class Data:
             return cls.of_table(table, Path(source.source).name, source=source)
         encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
         nuisance = _NUISANCE.get(name)
-        return cls(name, table, fit=_FIT[name] | encoder, nuisance=nuisance, source=source)
+        return cls(name, table, fit=_FIT.get(name, {}) | encoder, nuisance=nuisance, source=source)
 
     @classmethod
     def of_digits(cls) -> "Data":

@@ -216,7 +216,9 @@ class Store:
             own = None if run.own is None else run.own.loss
             for record in train_encoder(model, run.table, run.config, folder, own=own):
                 show(record)
-            (folder / ENCODER_FILE).with_name("last.safetensors").unlink(missing_ok=True)
+            for path in (folder / ENCODER_FILE).parent.iterdir():
+                if path.name != ENCODER_FILE.name:
+                    path.unlink()
         weights, records = read_stage(folder / ENCODER_FILE)
         return weights, [Record(**record) for record in records]
 

@@ -26,7 +26,7 @@ from rnc.methods.objective import PairLoss
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
-from rnc.training.checkpoint import ENCODER_FILE
+from rnc.training.checkpoint import ENCODER_FILE, read_stage
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.record import Record, ShowRecord
 
@@ -178,7 +178,7 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
             f"{folder} has no trained encoder yet. Finish that run first: the command that "
             "started it and --resume."
         )
-    weights, _ = read_tensors(finished if finished.exists() else stage)
+    weights, _ = read_tensors(finished) if finished.exists() else read_stage(stage)
     return without_head(weights)
 
 
