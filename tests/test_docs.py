@@ -11,7 +11,7 @@ import pytest
 from rnc.analyses.corruption import CORRUPTIONS
 from rnc.analyses.registry import ANALYSES
 from rnc.encoders import ENCODERS
-from rnc.heads import HEADS
+from rnc.heads.registry import HEADS
 from rnc.loss.pairwise import LABEL_DISTANCES
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS, ObjectiveSpec, RegularizerSpec
 

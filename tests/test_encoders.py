@@ -7,8 +7,16 @@ import torch
 import torchvision
 from torch import nn
 
-from rnc.encoders import ENCODERS, build_encoder, default_encoder, feature_size
-from rnc.encoders.networks import MLP, BasicBlock1d, ResNet1d, SmallCNN
+from rnc.encoders import (
+    ENCODERS,
+    MLP,
+    BasicBlock1d,
+    ResNet1d,
+    SmallCNN,
+    build_encoder,
+    default_encoder,
+    feature_size,
+)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ import torch
 from torch import Tensor
 
 from golden import golden_cases
-from rnc.heads import HEADS, Head, HeadConfig, build_head, head_config, make_head
+from rnc.heads import Head, HeadConfig, head_config, make_head
+from rnc.heads.registry import HEADS
 
 BINNED = [name for name, spec in HEADS.items() if spec.binned]
 
 
 def golden_head(name: str, bins: int, low: float = 0.0, step: float = 1.0, **options: Any) -> Head:
-    return build_head(HeadConfig(name, 1, (low,), (step,), (bins,), options))
+    return Head(HeadConfig(name, 1, (low,), (step,), (bins,), options))
 
 
 def check_golden(
@@ -108,7 +110,7 @@ def test_golden_l2cs(case: dict[str, Any]) -> None:
     low, step, bins = case["bin_start"], case["bin_width"], case["num_bins"]
     alpha = case["alpha"] * step**2  # the head squares bins, the golden file degrees
     axes = (low, low), (step, step), (bins, bins)
-    head = build_head(HeadConfig("l2cs", 1, *axes, {"alpha": alpha, "original": True}))
+    head = Head(HeadConfig("l2cs", 1, *axes, {"alpha": alpha, "original": True}))
     logits = torch.cat([f64(case["logits_pitch"]), f64(case["logits_yaw"])], dim=1)
     loss = (case["loss_pitch"] + case["loss_yaw"]) / 2  # the head takes the mean over angles
     grad = torch.cat([f64(case["grad_pitch"]), f64(case["grad_yaw"])], dim=1) / 2
@@ -177,7 +179,7 @@ def test_equals_the_definition(name: str, t: int) -> None:
     train = f64([[-3.0, 100.0], [2.5, 300.0], [0.25, 180.0]])[:, :t]
     steps = {"step": [0.5, 40.0][:t]} if name in BINNED else {}
     config = head_config(name, 4, train, **steps, options=OPTIONS.get(name))
-    head = build_head(config)
+    head = Head(config)
     targets = torch.rand(9, t).double() * f64([7.0, 260.0])[:t] + f64([-3.8, 70.0])[:t]
     outputs = torch.randn(9, sum(head.widths)).double().requires_grad_()
     slow = torch.zeros(9).double()
@@ -253,8 +255,8 @@ def test_half_precision_features_give_a_float32_loss(name: str) -> None:
 def test_json_and_weights_rebuild_the_head(name: str) -> None:
     y = np.random.default_rng(0).normal(size=(20, 2))
     config = head_config(name, 3, y, options=OPTIONS.get(name))
-    head = build_head(config)
-    again = build_head(HeadConfig.from_json(json.loads(json.dumps(vars(config)))))
+    head = Head(config)
+    again = Head(HeadConfig.from_json(json.loads(json.dumps(vars(config)))))
     assert again.config == config
     assert set(head.state_dict()) == {"linear.weight", "linear.bias"}
     again.load_state_dict(head.state_dict())
@@ -270,6 +272,14 @@ def test_the_json_of_an_older_version_makes_the_same_head(name: str) -> None:
     old |= {"beta": 1.0, "sigma": 2.0, "alpha": 1.0, "decode": "mean", "original": False}
     old |= OPTIONS.get(name, {})
     assert HeadConfig.from_json(json.loads(json.dumps(old))) == config
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_pickle_is_the_same_head(name: str) -> None:
+    head = make_head(name, 4, torch.tensor([20.0, 30.0, 64.0]))
+    outputs = head(torch.randn(3, 4))
+    again = pickle.loads(pickle.dumps(head))
+    torch.testing.assert_close(again.decode(outputs), head.decode(outputs), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -331,8 +341,8 @@ def test_bins_of_several_targets() -> None:  # gaze in the paper
     gaze = np.array([[-30.3, -20.0], [5.0, 40.2]])
     config = head_config("or", 8, gaze, low=[-40, -45], high=[10, 45], step=[0.5, 1])
     assert config.bins == (101, 91)
-    assert build_head(config).widths == [100, 90]
-    assert build_head(config)(torch.randn(3, 8)).shape == (3, 190)
+    assert Head(config).widths == [100, 90]
+    assert Head(config)(torch.randn(3, 8)).shape == (3, 190)
 
 
 def test_scale_is_that_of_the_training_targets_or_given() -> None:

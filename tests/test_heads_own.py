@@ -18,7 +18,8 @@ from rnc import FitConfig, Regressor, RnCRegressor
 from rnc.cli import app
 from rnc.data import table_from_arrays
 from rnc.data.table import Table
-from rnc.heads import HEADS, HeadConfig, HeadOption, HeadOptions, HeadSpec, build_head, head_config
+from rnc.heads import Head, HeadConfig, head_config
+from rnc.heads.registry import HEADS, HeadOption, HeadOptions, HeadSpec
 from rnc.metrics import mae
 from rnc.run.export import export_onnx
 from rnc.run.fit import fit_run
@@ -58,7 +59,7 @@ def table(n: int = 160) -> Table:
 
 
 def test_every_target_has_two_outputs() -> None:
-    head = build_head(head_config("gaussian", 4, table().y, options={"least": 0.5}))
+    head = Head(head_config("gaussian", 4, table().y, options={"least": 0.5}))
     outputs, targets = head(torch.randn(6, 4)), torch.from_numpy(table().y[:6])
     assert outputs.shape == (6, 4)
     assert head.loss(outputs, targets).shape == (6,)
@@ -86,7 +87,7 @@ def test_the_exact_solver_finds_mean_and_scale(monkeypatch: pytest.MonkeyPatch) 
     side = (torch.arange(2000) % 2).double()
     features = side[:, None]
     targets = (torch.randn(2000).double() * (1 + 4 * side))[:, None]
-    head = build_head(head_config("gaussian", 1, targets)).double()
+    head = Head(head_config("gaussian", 1, targets)).double()
     solve_head(head, features, targets, features, targets)
     mean, log_scale = head(torch.tensor([[0.0], [1.0]]).double()).unbind(1)
     spread = log_scale.exp() * head.config.scale[0]

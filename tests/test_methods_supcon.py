@@ -8,7 +8,7 @@ from torch import Tensor
 
 from golden import golden_cases
 from rnc import rnc_loss
-from rnc.heads import HeadConfig, build_head
+from rnc.heads import Head, HeadConfig
 from rnc.methods.projection import ProjectionHead, unit_length
 from rnc.methods.supcon import supcon_loss, to_classes
 
@@ -93,7 +93,7 @@ def test_corn_agrees_with_coral_pytorch() -> None:
         classes = torch.randint(0, bins, (40,))
         expected = losses.corn_loss(logits, classes, num_classes=bins)
         (grad,) = torch.autograd.grad(expected, logits)
-        head = build_head(HeadConfig("corn", 1, (0.0,), (1.0,), (bins,), {"decode": "class"}))
+        head = Head(HeadConfig("corn", 1, (0.0,), (1.0,), (bins,), {"decode": "class"}))
         check(head.loss(logits, classes).mean(), logits, expected.item(), grad, 1e-5)
         decoded = head.decode(logits)[:, 0].tolist()
         assert decoded == dataset.corn_label_from_logits(logits).tolist()
@@ -177,7 +177,7 @@ def test_classes_are_those_of_dex(low: float, high: float, step: float | None) -
     config = HeadConfig("dex", 1, (float(low),), (used,), (max(wanted) + 1,))
     logits = torch.randn(501, max(wanted) + 1)
     picked = -logits.log_softmax(1).gather(1, classes[:, None])[:, 0]
-    torch.testing.assert_close(build_head(config).loss(logits, targets), picked)
+    torch.testing.assert_close(Head(config).loss(logits, targets), picked)
 
 
 def test_several_targets_have_a_bin_each() -> None:

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import rnc.run.export
 from rnc.data import table_from_arrays
-from rnc.heads import HEADS, head_config
+from rnc.heads import head_config
+from rnc.heads.registry import HEADS
 from rnc.model import ModelConfig, Regressor
 from rnc.run.export import _cumprod, export_onnx
 from rnc.run.predictions import EXTRAS

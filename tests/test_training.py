@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from golden import golden_cases
 from rnc import rnc_loss
 from rnc.data import Table
-from rnc.heads import HEADS
+from rnc.heads.registry import HEADS
 from rnc.loss.theory import lower_bound
 from rnc.metrics import angular_error, mae
 from rnc.model import Regressor

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from rnc.heads import Head, build_head, head_config, make_head
+from rnc.heads import Head, head_config, make_head
 from rnc.metrics import mae
 from rnc.training import probe
 from rnc.training.probe import probe_error, solve_head
@@ -100,7 +100,7 @@ def test_the_scale_of_the_head_changes_nothing_but_its_loss(name: str, targets: 
     predictions = []
     for scale in scales:
         knee = {"beta": 0.2 * usual.scale[0] / scale[0]} if name == "huber" else {}
-        head = build_head(head_config(name, 5, split[1], scale=scale, options=knee)).double()
+        head = Head(head_config(name, 5, split[1], scale=scale, options=knee)).double()
         loss, error = solve_head(head, *split)
         assert loss == pytest.approx(loss_of(head, *split[:2]), rel=1e-9)
         assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-9)
@@ -122,7 +122,7 @@ def test_the_knee_of_huber_stays_where_the_head_has_it(monkeypatch: pytest.Monke
         "far": {"beta": 1e4},
     }.items():
         kind = "huber" if "beta" in options else name
-        head = build_head(head_config(kind, 5, targets, scale=0.7, options=options)).double()
+        head = Head(head_config(kind, 5, targets, scale=0.7, options=options)).double()
         solve_head(head, features, targets, features, targets, steps=1000)
         found[name] = head.decode(head(features))
     apart = (found["l1"] - found["mse"]).abs().mean()

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from rnc.heads import HEADS, HeadConfig
+from rnc.heads import HeadConfig
+from rnc.heads.registry import HEADS
 from rnc.training.recipes import build_regressor, train
 from rnc.training.units import AGE_DEVIATION
 from training_cases import columns, fit, quick, unnormalised, whole

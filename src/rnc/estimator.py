@@ -41,7 +41,8 @@ from rnc.config import (
 from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
-from rnc.heads import HeadOptions, PerTarget
+from rnc.heads import PerTarget
+from rnc.heads.registry import HeadOptions
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
 from rnc.training.recipes import build_regressor, train

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from rnc.augment import AUGMENTS, Augment, eval_view
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
-from rnc.heads import HeadConfig, build_head
+from rnc.heads import Head, HeadConfig
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
@@ -72,7 +72,7 @@ class Regressor(nn.Module):
             config.input_shape,
             pretrained=pretrained,
         )
-        self.head = build_head(HeadConfig.from_json(config.head))
+        self.head = Head(HeadConfig.from_json(config.head))
         # Signals come in any unit; images and tables are standardised before.
         channels = config.input_shape[0] if config.kind == "signal" else 1
         self.input_shift: Tensor
@@ -82,7 +82,7 @@ class Regressor(nn.Module):
 
     def replace_head(self, config: HeadConfig) -> None:
         """Put a new head on the encoder."""
-        self.head = build_head(config).to(self.input_shift.device)
+        self.head = Head(config).to(self.input_shift.device)
         self.config = dataclasses.replace(self.config, head=dataclasses.asdict(config))
 
     def standardise(self, x: Tensor) -> Tensor:

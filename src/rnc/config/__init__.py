@@ -1,27 +1,268 @@
-"""FitConfig: every choice of a training run, in one place."""
+"""FitConfig: every choice of a training run, in one place.
 
-from rnc.config.checks import check_limit
-from rnc.config.fit_config import (
-    SPEED_ONLY,
-    Device,
-    FitConfig,
-    Optimizer,
-    Precision,
-    Preset,
-    Scheme,
-    Solver,
-    Switch,
-)
+CLI flags, estimator parameters and config.json derive from its fields. A default of None means
+that the value follows from the other fields, as `resolve` has it. The values are the paper's recipe
+(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless the preset is quick.
+"""
 
-__all__ = [
-    "SPEED_ONLY",
-    "Device",
-    "FitConfig",
-    "Optimizer",
-    "Precision",
-    "Preset",
-    "Scheme",
-    "Solver",
-    "Switch",
-    "check_limit",
-]
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from rnc.augment import AUGMENTS, Augment
+from rnc.config.checks import changed_by_original, check_config, default_weights
+from rnc.heads import PerTarget
+from rnc.heads.registry import HeadOptions
+from rnc.loss.pairwise import Pairwise, circular
+from rnc.methods import registry
+from rnc.methods.objective import MethodOptions
+from rnc.methods.registry import OBJECTIVES, REGULARIZERS
+
+Scheme = Literal["probe", "finetune", "regularize", "end2end", "two-stage", "auto"]
+Optimizer = Literal["sgd", "adamw"]
+Solver = Literal["sgd", "exact"]
+Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["auto", "32", "bf16", "16"]
+Preset = Literal["paper", "quick"]
+Switch = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """What to train and how. Every field is a flag of `rnc fit` and a parameter of RnCRegressor."""
+
+    scheme: Annotated[
+        Scheme,
+        "probe: RnC encoder, frozen, then a head on it; finetune: then encoder and head together; "
+        "regularize: head loss + rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, "
+        "then a new l1 head on the frozen encoder; auto: the first four, best on validation",
+    ] = "probe"
+    objective: Annotated[
+        str,
+        f"what shapes the representation in probe and finetune: {' '.join(OBJECTIVES)}; own: a "
+        "function that Python code gave",
+    ] = "rnc"
+    regularizer: Annotated[
+        str, f"beside the head's loss, where the encoder trains: {' '.join(REGULARIZERS)}"
+    ] = "none"
+    regularizer_weight: Annotated[
+        float | None,
+        f"weight of the regularizer; default: {default_weights()}, and 20 times as much beside "
+        "heads l1 and huber by sgd, whose loss is as large",
+    ] = None
+    lds: Annotated[bool, "weigh samples of rare targets more in the head's loss"] = False
+    c_mixup: Annotated[bool, "mix samples of near targets while the encoder trains"] = False
+    mixup_alpha: Annotated[float, "of c_mixup: larger mixes more evenly"] = 2.0
+    mixup_bandwidth: Annotated[
+        float | None, "of c_mixup: how near targets are; default: a fifth of their spread"
+    ] = None
+    projection_size: Annotated[int, "outputs of the head that supcon and simclr train with"] = 128
+    prototypes: Annotated[int, "outputs of the head that dino trains with"] = 1024
+    original: Annotated[
+        bool, f"do as published code does where it differs: {changed_by_original()}"
+    ] = False
+    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
+    head_options: Annotated[
+        HeadOptions | None,
+        "of the head: beta (huber), sigma (dldl lde), alpha (dldl l2cs), decode (or corn: mean "
+        "or class), or those of a head of yours",
+    ] = None
+    low: Annotated[
+        PerTarget, "lowest class of a binned head; one, or one per target; default: lowest target"
+    ] = None
+    high: Annotated[PerTarget, "highest class; default: highest target"] = None
+    step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
+    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto fits the input"] = (
+        "auto"
+    )
+    pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
+    preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
+
+    epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
+    head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
+    batch_size: Annotated[int, "samples per step, over all processes"] = 256
+    head_batch_size: Annotated[int, "samples per step of the head"] = 64
+    accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
+    clip: Annotated[float | None, "largest norm of the gradient"] = None
+
+    optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
+    lr: Annotated[float | None, "learning rate; by default 0.5 for RnC, 0.2 end to end"] = None
+    weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
+    lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
+    head_solver: Annotated[Solver, "exact: solve the convex head; sgd: as in the paper"] = "exact"
+
+    temperature: Annotated[float, "of the RnC loss"] = 2.0
+    contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
+    label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
+    similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
+    period: Annotated[float | None, "length of the circle for label_distance circular"] = None
+    positives: Annotated[int | None, "contrast only the K label-nearest samples; default all"] = (
+        None
+    )
+    rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
+
+    image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
+    views: Annotated[int, "augmented views per sample; 0: none, the plain sample"] = 2
+    crop: Annotated[bool, "random crops (images, signals)"] = True
+    crop_scale: Annotated[float, "smallest share of the image that a random crop covers"] = 0.2
+    flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
+    color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
+    grayscale: Annotated[bool, "drop the colours of some views"] = True
+    augment_options: Annotated[
+        Mapping[str, Any] | None,
+        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p, and mean "
+        "and std of the pixels, as mean=0.485,0.456,0.406; signals: crop; tables: noise mask",
+    ] = None
+
+    seed: Annotated[int, "of weights, order and augmentation"] = 0
+    device: Annotated[Device, "auto takes a GPU if there is one"] = "auto"
+    precision: Annotated[Precision, "auto: bf16 on a GPU, 32 on a CPU"] = "auto"
+    compile: Annotated[Switch, "torch.compile; auto: on a GPU, if training is long enough"] = "auto"
+    cuda_graphs: Annotated[Switch, "replay a step as one CUDA graph; auto: where possible"] = "auto"
+    resident: Annotated[Switch, "keep the samples on the GPU; auto: if they fit"] = "auto"
+    channels_last: Annotated[bool, "memory order of images on a GPU"] = True
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "step"):
+            object.__setattr__(self, name, _per_target(getattr(self, name)))
+        for name in ("head_options", "augment_options"):
+            object.__setattr__(self, name, _options(getattr(self, name)))
+        methods = {"objective": (*OBJECTIVES, "own"), "regularizer": ("none", *REGULARIZERS)}
+        for name, known in (_CHOICES | methods).items():
+            value = getattr(self, name)
+            if value not in known and (name, value) != ("optimizer", None):
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+        check_config(self)
+
+    @property
+    def distance(self) -> str | Pairwise:
+        """The label distance as the loss, the metrics and the methods take it."""
+        return self.label_distance if self.period is None else circular(self.period)
+
+    @property
+    def objective_spec(self) -> registry.ObjectiveSpec:
+        """What is known about the objective."""
+        return OBJECTIVES.get(self.objective, registry.OWN)
+
+    @property
+    def regularizer_spec(self) -> registry.RegularizerSpec | None:
+        """What is known about the regularizer, if there is one."""
+        return REGULARIZERS.get(self.regularizer)
+
+    @property
+    def method_options(self) -> MethodOptions:
+        """The options that the methods take."""
+        names = {field.name for field in dataclasses.fields(MethodOptions)} - {"label_distance"}
+        given = {name: getattr(self, name) for name in names}
+        return MethodOptions(label_distance=self.distance, **given)
+
+    @property
+    def uses_objective(self) -> bool:
+        """Whether the objective has a part in the scheme."""
+        return self.scheme in ("probe", "finetune", "regularize", "auto")
+
+    @property
+    def active_methods(self) -> list[registry.ActiveMethod]:
+        """The methods that have a part in the scheme, with their limits."""
+        methods = {
+            f"objective {self.objective}": self.objective_spec if self.uses_objective else None,
+            f"regularizer {self.regularizer}": self.regularizer_spec,
+            "lds": registry.LDS if self.lds else None,
+        }
+        return [
+            registry.ActiveMethod(label, spec.limits_with(original=self.original), spec.limits)
+            for label, spec in methods.items()
+            if spec is not None
+        ]
+
+    @property
+    def counts_in_bins(self) -> bool:
+        """Whether low, high and step serve a method beside the head."""
+        regularizer = self.regularizer_spec
+        binned = regularizer is not None and regularizer.uses_bins
+        return self.objective_spec.uses_bins or binned or self.lds
+
+    def resolve(self) -> "FitConfig":
+        """The same config with the epochs, the optimizer and the head's rate of the preset."""
+        quick = self.preset == "quick"
+        optimizer = self.optimizer or ("adamw" if quick else "sgd")
+        return dataclasses.replace(
+            self,
+            optimizer=optimizer,
+            epochs=_default(self.epochs, 30 if quick else 400),
+            head_epochs=_default(self.head_epochs, 20 if quick else 100),
+            head_lr=_default(self.head_lr, 0.05 if optimizer == "sgd" else 1e-2),
+        )
+
+    def rate(self, *, contrast: bool) -> float:
+        """The rate of an encoder that the objective trains (contrast), or else a head's loss."""
+        if self.lr is not None:
+            return self.lr
+        if self.resolve().optimizer == "adamw":
+            return 1e-3
+        return self.objective_spec.lr if contrast else 0.2
+
+    def augmentation(self, kind: str, side: int | None = None) -> Augment:
+        """How samples of a kind become views; those of images do not exceed their shorter side."""
+        fields: dict[str, Any] = {}
+        if kind == "image":
+            fields = {
+                "size": self.image_size if side is None else min(self.image_size, side),
+                "crop_scale": (self.crop_scale, 1.0) if self.crop else None,
+                "flip": self.flip,
+            }
+            fields |= {} if self.color else {"jitter": None}
+            fields |= {} if self.grayscale else {"grayscale_p": 0.0}
+        elif kind == "signal" and not self.crop:
+            fields = {"crop": 1.0}
+        options = self.augment_options or {}
+        known = [f.name for f in dataclasses.fields(AUGMENTS[kind]) if f.name not in fields]
+        if unknown := [name for name in options if name not in known]:
+            raise ValueError(
+                f"augment_options for data of kind {kind} are {', '.join(known)}; got "
+                f"{', '.join(unknown)}. Leave that out, or set it by its own field of FitConfig."
+            )
+        return AUGMENTS[kind](**fields, **options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON types."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "FitConfig":
+        """The config that `to_json` gave; a field it does not know means another version."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        if unknown := sorted(set(fields) - known):
+            raise ValueError(
+                f"This run was made by another version: config.json has {', '.join(unknown)}, "
+                "which this one does not know. Use the version that made it."
+            )
+        return cls(**fields)
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "optimizer": get_args(Optimizer),
+    **{k: get_args(v) for k, v in get_type_hints(FitConfig).items() if get_origin(v) is Literal},
+}
+SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
+"""Fields that change how fast a run is and how it rounds: a resumed run may change them."""
+
+
+def _per_target(value: PerTarget) -> PerTarget:
+    """One number as a number; several as a tuple, since JSON and flags give lists."""
+    if value is None or isinstance(value, int | float):
+        return value
+    numbers = tuple(value)
+    return numbers[0] if len(numbers) == 1 else numbers or None
+
+
+def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Options whose sequences are as `_per_target` makes them; None for none at all."""
+    pairs = (given or {}).items()
+    return {k: _per_target(v) if isinstance(v, list | tuple) else v for k, v in pairs} or None
+
+
+def _default(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value

@@ -1,15 +1,14 @@
 """What FitConfig refuses, with what to choose instead."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rnc.augment import AUGMENTS
-from rnc.heads import HEADS, find_head
+from rnc.heads.registry import HEADS, find_head
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 
 if TYPE_CHECKING:
-    from rnc.config.fit_config import FitConfig
+    from rnc.config import FitConfig
 
 _LEAST = {
     "epochs": 1,
@@ -102,11 +101,9 @@ def _check_methods(config: "FitConfig") -> None:
     if config.label_distance == "circular":
         check_limit(config, "circular_labels", "label_distance='circular'")
     used = [config.regularizer_spec, config.objective_spec if config.uses_objective else None]
-    if config.original and not (
-        config.lds
-        or config.head in _names_with_original(HEADS)
-        or any(spec is not None and spec.original is not None for spec in used)
-    ):
+    changed = any(spec is not None and spec.original is not None for spec in used)
+    changed = changed or config.lds or "original" in HEADS[config.head].options
+    if config.original and not changed:
         raise ValueError(
             f"original=True changes nothing here: it is for {changed_by_original()}; got "
             f"head={config.head!r}. Leave it out."
@@ -141,13 +138,12 @@ def _check_objective(config: "FitConfig") -> None:
 
 
 def _check_temperatures(config: "FitConfig") -> None:
-    usual = {field.name: field.default for field in dataclasses.fields(config)}
     if config.scheme not in ("probe", "finetune"):
         return
     used = config.objective_spec.temperature
     names = {spec.temperature for spec in OBJECTIVES.values() if spec.temperature is not None}
     for name in sorted(names - {used}):
-        if (value := getattr(config, name)) != usual[name]:
+        if (value := getattr(config, name)) != getattr(type(config), name):
             other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
             raise ValueError(
                 f"objective {config.objective} has no {name}, which was given as {value}; its own "
@@ -172,13 +168,7 @@ def _check_regularizer(config: "FitConfig") -> None:
 
 
 def check_limit(config: "FitConfig", limit: str, got: str) -> None:
-    """Raise if a method of the config has a limit, with what to do.
-
-    Args:
-        config: names the methods.
-        limit: a field of `Limits`.
-        got: what the limit forbids, as the error says it.
-    """
+    """Raise if a method of the config has this field of `Limits`, which forbids what we got."""
     for label, limits, plain in config.active_methods:
         if reason := getattr(limits, limit):
             able = [name for name, spec in REGULARIZERS.items() if not getattr(spec.limits, limit)]
@@ -191,27 +181,18 @@ def check_limit(config: "FitConfig", limit: str, got: str) -> None:
 
 
 def default_weights() -> str:
-    """The weights of the regularizers, for the help."""
-    weighted = [(name, spec) for name, spec in REGULARIZERS.items() if spec.weight is not None]
-    published = [
-        f"{name} {spec.published_weight:g}"
-        for name, spec in weighted
-        if spec.published_weight is not None
-    ]
-    usual = ", ".join(f"{name} {spec.weight:g}" for name, spec in weighted)
-    return f"{usual} (original: {', '.join(published)})"
+    """The weights of the regularizers."""
+    known = REGULARIZERS.items()
+    usual = [f"{name} {spec.weight:g}" for name, spec in known if spec.weight is not None]
+    published = {name: spec.published_weight for name, spec in known}
+    original = [f"{name} {weight:g}" for name, weight in published.items() if weight is not None]
+    return f"{', '.join(usual)} (original: {', '.join(original)})"
 
 
 def changed_by_original() -> str:
-    """What original=True changes, for the help and an error."""
-    parts = (("regularizer", REGULARIZERS), ("objective", OBJECTIVES), ("head", HEADS))
-    listed = [f"{what} {' '.join(_names_with_original(known))}" for what, known in parts]
-    return ", ".join(["lds", *listed])
-
-
-def _names_with_original(known: Mapping[str, Any]) -> list[str]:
-    return [
-        name
-        for name, spec in known.items()
-        if ("original" in spec.options if known is HEADS else spec.original is not None)
-    ]
+    """What original=True changes, also for an error."""
+    regularizers = [name for name, spec in REGULARIZERS.items() if spec.original is not None]
+    objectives = [name for name, spec in OBJECTIVES.items() if spec.original is not None]
+    heads = [name for name, spec in HEADS.items() if "original" in spec.options]
+    parts = {"regularizer": regularizers, "objective": objectives, "head": heads}
+    return ", ".join(["lds", *(f"{what} {' '.join(names)}" for what, names in parts.items())])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rnc.config import FitConfig, Preset
 from rnc.data.table import Table
 from rnc.experiments.data import Data
-from rnc.heads import HEADS
+from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.run.folder import RunFolder
 

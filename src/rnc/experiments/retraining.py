@@ -19,7 +19,7 @@ from rnc.experiments.data import read_other
 from rnc.experiments.plan import Finished, PlannedRun, canonical
 from rnc.experiments.store import Store, run_key
 from rnc.experiments.subsets import with_share
-from rnc.heads import HEADS
+from rnc.heads.registry import HEADS
 from rnc.model import ModelConfig
 from rnc.run.folder import ANALYSES_FOLDER, AnalysisResult, DoesNotApply, RunFolder
 from rnc.training.recipes import build_regressor

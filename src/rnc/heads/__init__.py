@@ -43,30 +43,234 @@ p_k proportional to exp(-(k - u)^2 / (2 sigma^2)):
 Every target has outputs of its own; losses are averaged over targets (released L2CS adds them up).
 """
 
-from rnc.heads.binned import nearest_class
-from rnc.heads.head import (
-    HEADS,
-    Head,
-    HeadConfig,
-    PerTarget,
-    build_head,
-    find_head,
-    head_config,
-    make_head,
-)
-from rnc.heads.spec import HeadOption, HeadOptions, HeadSpec
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = [
-    "HEADS",
-    "Head",
-    "HeadConfig",
-    "HeadOption",
-    "HeadOptions",
-    "HeadSpec",
-    "PerTarget",
-    "build_head",
-    "find_head",
-    "head_config",
-    "make_head",
-    "nearest_class",
-]
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head
+from rnc.metrics import Columns, Values, as_columns
+
+PerTarget = float | Sequence[float] | None
+_Axis = tuple[float, float, int]  # shift, scale, bins
+MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """Everything that rebuilds a head except its weights; JSON of its fields is enough.
+
+    >>> import json
+    >>> config = head_config("dldl", 8, np.array([20.0, 31.0, 64.0]), options={"sigma": 3.0})
+    >>> HeadConfig.from_json(json.loads(json.dumps(vars(config)))) == config
+    True
+    """
+
+    name: str
+    d: int
+    shift: tuple[float, ...]
+    """Per target: the mean of the training targets, or the lowest class centre."""
+    scale: tuple[float, ...]
+    """Per target: the unit that errors count in, as their standard deviation; or the step."""
+    bins: tuple[int, ...]
+    """Per target: the number of classes; 1 for a head without bins."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """The head's own options; those left out get the default."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shift", tuple(self.shift))  # JSON has lists only
+        object.__setattr__(self, "scale", tuple(self.scale))
+        object.__setattr__(self, "bins", tuple(self.bins))
+        spec = find_head(self.name)
+        object.__setattr__(self, "options", spec.complete(self.name, self.options))
+        if (
+            self.d < 1
+            or not 0 < len(self.shift) == len(self.scale) == len(self.bins)
+            or not all(map(math.isfinite, self.shift + self.scale))
+            or min(self.scale) <= 0
+            or not all(bins > 1 if spec.binned else bins == 1 for bins in self.bins)
+        ):
+            raise ValueError(
+                f"head {self.name!r} needs d >= 1 and, for each target, a finite shift, a scale "
+                f"> 0 and {'2 or more bins' if spec.binned else 'bins = 1'}; got {self}."
+            )
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "HeadConfig":
+        """The config with these fields, or with those of a run before `options` existed.
+
+        Then every head had the same five options beside its fields, and used some of them.
+        """
+        if "options" in fields:
+            return cls(**fields)
+        own = find_head(fields["name"]).options
+        old = {name: fields[name] for name in _OLD_OPTIONS if name in fields}
+        rest = {name: value for name, value in fields.items() if name not in old}
+        return cls(**rest, options={name: value for name, value in old.items() if name in own})
+
+
+_OLD_OPTIONS = ("beta", "sigma", "alpha", "decode", "original")
+
+
+class Head(nn.Module):
+    """A linear layer, with the loss and the decoding of the spec that the config names.
+
+    Finite outputs have a finite loss and gradient, up to the range of the dtype. Losses are
+    float32, or float64 for float64 outputs. A target that is NaN has loss NaN.
+
+    >>> ages = torch.tensor([20.0, 30.0, 64.0])
+    >>> head = make_head("corn", 8, ages)
+    >>> outputs = head(torch.randn(3, 8))
+    >>> outputs.shape, head.loss(outputs, ages).shape, head.decode(outputs).shape
+    (torch.Size([3, 44]), torch.Size([3]), torch.Size([3, 1]))
+    """
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.widths = [self.spec.width(bins) for bins in config.bins]
+        self.linear = nn.Linear(config.d, sum(self.widths))
+
+    @property
+    def spec(self) -> HeadSpec:
+        """The loss and the decoding; not an attribute, since pickle refuses their functions."""
+        return HEADS[self.config.name]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Outputs of all targets side by side: (n, d) -> (n, .)."""
+        self._check("features", features, self.config.d)
+        outputs: Tensor = self.linear(features.to(self.linear.weight.dtype))
+        return outputs
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """One loss per sample: (n, .) with (n, t), or (n,) for a single target -> (n,).
+
+        Those of corn depend on the batch: it divides by its number of (sample, threshold) terms.
+        """
+        columns = targets[:, None] if targets.dim() == 1 else targets
+        self._check("targets", columns, len(self.widths), like=outputs)
+        losses = []
+        for i, block in enumerate(self._blocks(outputs)):
+            u = (columns[:, i].double() - self.config.shift[i]) / self.config.scale[i]
+            # 0 * u is 0, or NaN where a class would otherwise be made up for a missing target.
+            losses.append(self.spec.loss(block, u, self.config.options) + 0 * u)
+        mean = torch.stack(losses).mean(dim=0)
+        return mean if outputs.dtype == torch.float64 else mean.float()
+
+    def decode(self, outputs: Tensor) -> Tensor:
+        """Predictions in the units of the targets: (n, .) -> (n, t) in float64."""
+        blocks, options = self._blocks(outputs), self.config.options
+        # float64, since the shift of a date is large beside its scale.
+        u = [self.spec.decode(block, options).double() for block in blocks]
+        axes = zip(u, self.config.shift, self.config.scale, strict=True)
+        return torch.stack([shift + scale * v for v, shift, scale in axes], dim=1)
+
+    def _blocks(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs of each target."""
+        self._check("outputs", outputs, sum(self.widths))
+        outputs = outputs if outputs.dtype == torch.float64 else outputs.float()
+        return torch.split(outputs, self.widths, dim=1)
+
+    def _check(self, what: str, rows: Tensor, width: int, like: Tensor | None = None) -> None:
+        n = "n" if like is None else like.shape[0]
+        if rows.dim() != 2 or rows.shape[1] != width or n not in ("n", rows.shape[0]):
+            raise ValueError(
+                f"head {self.config.name!r} needs {what} ({n}, {width}); got {tuple(rows.shape)}."
+            )
+
+
+# ----------------------------------------------------------------------------- making a head
+
+
+def head_config(
+    name: str,
+    d: int,
+    train_targets: Values,
+    *,
+    shift: PerTarget = None,
+    scale: PerTarget = None,
+    low: PerTarget = None,
+    high: PerTarget = None,
+    step: PerTarget = None,
+    options: HeadOptions | None = None,
+) -> HeadConfig:
+    """The config of a head for these training targets; an option that it lacks is refused.
+
+    One number for shift, scale, low, high or step holds for all targets, a sequence gives one for
+    each, and None derives it from the training targets.
+
+    Args:
+        name: one of HEADS.
+        d: number of features.
+        train_targets: (m,) or (m, t).
+        shift: for l1, mse and huber, what to subtract: the mean.
+        scale: and to divide by: the standard deviation.
+        low: for binned heads, the lowest class centre: the lowest target. Targets beyond the
+            classes count as the nearest class.
+        high: the last class centre is the first one at or above it: the highest target.
+        step: between class centres: 1 if all training targets are whole numbers and high - low is
+            at most 200, otherwise (high - low) / 100.
+        options: the head's own, as {"beta": 0.5}; see the table in `rnc.heads`.
+    """
+    spec = find_head(name)
+    columns = as_columns(train_targets, "train_targets")
+    place = {"shift": shift, "scale": scale, "low": low, "high": high, "step": step}
+    for option, value in place.items():
+        if value is not None and option not in spec.place:
+            raise spec.lacks(name, option, value)
+    given = [_per_target(option, place[option], columns.shape[1]) for option in spec.place]
+    derive: Callable[..., _Axis] = _bins if spec.binned else _standardise
+    axes = [derive(i, columns[:, i], *axis) for i, axis in enumerate(zip(*given, strict=True))]
+    shifts, scales, bins = zip(*axes, strict=True)
+    return HeadConfig(name, d, shifts, scales, bins, dict(options or {}))
+
+
+def make_head(name: str, d: int, targets: Values) -> Head:
+    """A new head for these training targets; with options, `Head(head_config(...))`."""
+    return Head(head_config(name, d, targets))
+
+
+def _standardise(i: int, y: Columns, shift: float | None, scale: float | None) -> _Axis:
+    _check_varies(i, y, given=scale is not None)
+    mean, deviation = float(y.mean()), float(y.std())
+    return mean if shift is None else shift, deviation if scale is None else scale, 1
+
+
+def _bins(i: int, y: Columns, low: float | None, high: float | None, step: float | None) -> _Axis:
+    _check_varies(i, y, given=low is not None or high is not None)
+    low, high = float(y.min()) if low is None else low, float(y.max()) if high is None else high
+    if not low < high or not ((low <= y) & (y <= high)).any():
+        raise ValueError(
+            f"target {i} needs low < high with training targets in between, which go from "
+            f"{y.min()} to {y.max()}; got low={low} and high={high}."
+        )
+    if step is None:
+        whole = bool((y == np.floor(y)).all())
+        step = 1.0 if whole and high - low <= 200 else (high - low) / 100
+    if not 0 < step <= high - low or (high - low) / step > MOST_STEPS:
+        raise ValueError(
+            f"target {i} needs a step > 0 that makes 1 to {MOST_STEPS} steps from low={low} to "
+            f"high={high}; got step={step}."
+        )
+    # The rounding of 0.6 / 0.1 is no reason for one more class.
+    return low, step, math.ceil((high - low) / step - 1e-6) + 1
+
+
+def _check_varies(i: int, y: Columns, given: bool) -> None:
+    if not given and y.min() == y.max():
+        raise ValueError(
+            f"target {i} is {y[0]} in all {len(y)} training samples, so there is nothing to learn. "
+            "Look at the target column, or give the scale, or low and high."
+        )
+
+
+def _per_target(option: str, value: PerTarget, t: int) -> list[float | None]:
+    """The value of an option for each of t targets."""
+    values = list(value) if isinstance(value, Sequence) else [value] * t
+    if len(values) != t or not all(v is None or math.isfinite(v) for v in values):
+        raise ValueError(f"{option} must be a finite number, or {t}, one per target; got {value}.")
+    return [v if v is None else float(v) for v in values]

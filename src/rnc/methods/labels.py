@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rnc.heads import PerTarget, head_config, nearest_class
+from rnc.heads import PerTarget, head_config
+from rnc.heads.registry import nearest_class
 from rnc.loss.batch import as_targets, check_finite
 from rnc.metrics import Values
 

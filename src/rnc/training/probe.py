@@ -16,7 +16,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rnc.heads import HEADS, Head, HeadConfig, build_head
+from rnc.heads import Head, HeadConfig
+from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -58,7 +59,7 @@ def solve_head(
     standard, val_standard = (features - shift) / scale, (val_features - shift) / scale
     config, units = _in_deviations(head.config, targets)
     units = units.to(standard)
-    trial, smooth = build_head(config).to(standard), build_head(_smooth(config))
+    trial, smooth = Head(config).to(standard), Head(_smooth(config))
     smooth.linear = trial.linear
     torch.nn.init.zeros_(trial.linear.weight)
     torch.nn.init.zeros_(trial.linear.bias)

@@ -18,10 +18,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnc.config import FitConfig, check_limit
+from rnc.config import FitConfig
+from rnc.config.checks import check_limit
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
-from rnc.heads import HEADS, head_config
+from rnc.heads import head_config
+from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.record import Record

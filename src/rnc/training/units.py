@@ -10,7 +10,8 @@ heads in twentieths of a standard deviation.
 import dataclasses
 
 from rnc.config import FitConfig
-from rnc.heads import HEADS, HeadConfig
+from rnc.heads import HeadConfig
+from rnc.heads.registry import HEADS
 
 AGE_DEVIATION = 20.0
 """The standard deviation of ages in years, for which the paper's rates of SGD were chosen."""

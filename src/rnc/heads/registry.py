@@ -1,0 +1,205 @@
+"""The heads by name: each is a loss and a decoding of one target, with their options."""
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+HeadOptions = Mapping[str, Any]
+"""The options of a head by name: numbers, words or switches."""
+
+
+class HeadOption(NamedTuple):
+    """An option of a head; a value has the type of the default."""
+
+    default: float | str | bool
+    check: Callable[[Any], bool]
+    needed: str
+    """What `check` asks for, as the error says it: "> 0"."""
+
+
+class HeadSpec(NamedTuple):
+    """How one target is learned and read.
+
+    `loss(outputs, u, options)` is (n,), finite for finite outputs; `decode(outputs, options)` is
+    (n,), in the units of u. The outputs are (n, k), and u is (n,) in float64. Neither function may
+    use matrix products, since autocast would round them.
+    """
+
+    loss: Callable[[Tensor, Tensor, HeadOptions], Tensor]
+    decode: Callable[[Tensor, HeadOptions], Tensor]
+    options: Mapping[str, HeadOption] = {}
+    outputs: int | Callable[[int], int] = 1
+    """How many outputs a target has: a number, or a function of its number of bins."""
+    binned: bool = False
+    """Whether u counts in bins from low to high. Otherwise it counts in scales from a shift."""
+    outputs_are_values: bool = False
+    """Whether all outputs are values of u, so that k times the scale makes them 1/k as large.
+    Then the exact solver may work in standard deviations."""
+    linear: bool = False
+    """Whether the loss grows as the error does. Then its gradient is the same in all units, and
+    SGD needs units to suit its rates (rnc.training.units)."""
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What says where u = 0 is and how large 1 is."""
+        return ("low", "high", "step") if self.binned else ("shift", "scale")
+
+    def width(self, bins: int) -> int:
+        """The number of outputs of a target with that many bins."""
+        return self.outputs if isinstance(self.outputs, int) else self.outputs(bins)
+
+    def complete(self, name: str, given: HeadOptions) -> dict[str, Any]:
+        """Every option of the head with this name: those given, checked, and else the default."""
+        for option, value in given.items():
+            if option not in self.options:
+                raise self.lacks(name, option, value)
+        options: dict[str, Any] = {}
+        for option, (default, check, needed) in self.options.items():
+            value = given.get(option, default)
+            if type(default) is float and isinstance(value, Real) and not isinstance(value, bool):
+                value = float(value)
+            if type(value) is not type(default) or not check(value):
+                raise ValueError(f"{option} must be {needed}; got {given[option]!r}.")
+            options[option] = value
+        return options
+
+    def lacks(self, name: str, option: str, value: object) -> ValueError:
+        """What to raise for an option that the head with this name does not have."""
+        known = ", ".join([*self.place, *self.options])
+        return ValueError(
+            f"{option}={value!r} is no option of head {name!r}, which has {known}. Leave it out."
+        )
+
+
+# ------------------------------------- one output, which is the prediction in scales of the target
+
+
+def _l1(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    return (outputs[:, 0] - u).abs()
+
+
+def _mse(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    return (outputs[:, 0] - u).square()
+
+
+def _huber(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    beta: float = options["beta"]
+    error = (outputs[:, 0] - u).abs()
+    inner = error.clamp(max=beta)
+    return inner * (error - inner / 2) / beta
+
+
+def _first(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return outputs[:, 0]
+
+
+# ---------------------------------- outputs that count in bins: one per class or per threshold
+
+
+def _dex(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    return -outputs.log_softmax(dim=1).gather(1, nearest_class(u, outputs.shape[1]))[:, 0]
+
+
+def _lde(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    log_p = _log_gaussian(outputs, u, options["sigma"])
+    return -(log_p.exp() * outputs.log_softmax(dim=1)).sum(dim=1)
+
+
+def _dldl(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    log_p = _log_gaussian(outputs, u, options["sigma"])
+    divergence = (log_p.exp() * (log_p - outputs.log_softmax(dim=1))).sum(dim=1)
+    share = 1 / outputs.shape[1] if options["original"] else 1.0
+    alpha: float = options["alpha"]
+    return share * divergence + alpha * (_expectation(outputs, options) - u).abs()
+
+
+def _l2cs(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    error = (_expectation(outputs, options) - u).square()
+    alpha: float = options["alpha"]
+    return _dex(outputs, u - 0.5 if options["original"] else u, options) + alpha * error
+
+
+def _or(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    above = nearest_class(u, outputs.shape[1] + 1) > _numbers(outputs)
+    return -logsigmoid(torch.where(above, outputs, -outputs)).sum(dim=1)
+
+
+def _corn(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    classes, k = nearest_class(u, outputs.shape[1] + 1), _numbers(outputs)
+    terms = -logsigmoid(torch.where(classes > k, outputs, -outputs)) * (classes >= k)
+    # The mean over samples is then the sum of all terms over their number.
+    return terms.sum(dim=1) / (classes >= k).sum(dim=1).double().mean()
+
+
+def nearest_class(u: Tensor, bins: int) -> Tensor:
+    """The class of u: (n,) -> (n, 1).
+
+    Halves go up. Rounded to even numbers, every other class would be wider than its neighbours.
+    """
+    return (u + 0.5).floor().nan_to_num().clamp(0, bins - 1).long()[:, None]
+
+
+def _numbers(outputs: Tensor) -> Tensor:
+    return torch.arange(outputs.shape[1], device=outputs.device)
+
+
+def _log_gaussian(outputs: Tensor, u: Tensor, sigma: float) -> Tensor:
+    deviations = (_numbers(outputs) - u[:, None]) / sigma
+    return (deviations.square() / -2).log_softmax(dim=1)
+
+
+def _expectation(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return (outputs.softmax(dim=1) * _numbers(outputs)).sum(dim=1)
+
+
+def _or_count(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return _count(outputs.sigmoid(), options)
+
+
+def _corn_count(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return _count(outputs.sigmoid().cumprod(dim=1), options)
+
+
+def _count(above: Tensor, options: HeadOptions) -> Tensor:
+    return (above > 0.5).sum(dim=1) if options["decode"] == "class" else above.sum(dim=1)
+
+
+# --------------------------------------------------------------------------------- by name
+
+
+def _over_classes(
+    loss: Callable[[Tensor, Tensor, HeadOptions], Tensor], options: Mapping[str, HeadOption]
+) -> HeadSpec:
+    return HeadSpec(loss, _expectation, options, lambda bins: bins, binned=True)
+
+
+_DECODE = ("mean", "class")
+_BETA = HeadOption(1.0, lambda beta: 0 < beta < math.inf, "> 0")
+_SIGMA = {"sigma": HeadOption(2.0, lambda sigma: 0.01 <= sigma < math.inf, ">= 0.01")}
+_ALPHA = {"alpha": HeadOption(1.0, lambda alpha: 0 <= alpha < math.inf, ">= 0")}
+_ORIGINAL = {"original": HeadOption(False, lambda original: True, "a bool")}
+_COUNTED = {"decode": HeadOption("mean", lambda decode: decode in _DECODE, f"one of {_DECODE}")}
+
+HEADS: dict[str, HeadSpec] = {
+    "l1": HeadSpec(_l1, _first, outputs_are_values=True, linear=True),
+    "mse": HeadSpec(_mse, _first, outputs_are_values=True),
+    "huber": HeadSpec(_huber, _first, {"beta": _BETA}, outputs_are_values=True, linear=True),
+    "dex": _over_classes(_dex, {}),
+    "dldl": _over_classes(_dldl, _SIGMA | _ALPHA | _ORIGINAL),
+    "or": HeadSpec(_or, _or_count, _COUNTED, lambda bins: bins - 1, binned=True),
+    "corn": HeadSpec(_corn, _corn_count, _COUNTED, lambda bins: bins - 1, binned=True),
+    "l2cs": _over_classes(_l2cs, _ALPHA | _ORIGINAL),
+    "lde": _over_classes(_lde, _SIGMA),
+}
+
+
+def find_head(name: str) -> HeadSpec:
+    """The head of a name; an unknown name lists the known ones."""
+    if name not in HEADS:
+        raise ValueError(f"head must be one of {', '.join(HEADS)}; got {name!r}.")
+    return HEADS[name]
