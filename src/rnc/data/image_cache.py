@@ -201,20 +201,15 @@ def _write_header(file: Any, shape: tuple[int, ...]) -> None:
 def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
     """Name the pixels in the manifest; remove others, unless another run may be writing them."""
     manifest = {"version": _VERSION, "pixels": data.name} | manifest
-    replaced = _named_pixels(cache)
+    replaced = None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        replaced = json.loads(_manifest(cache).read_text(encoding="utf-8"))["pixels"]
     write_text(_manifest(cache), json.dumps(manifest))
     for path in cache.parent.iterdir():
         if path.name.startswith(f"{cache.name}.") and path.suffix == ".npy" and path != data:
             with suppress(OSError):  # another run was faster, or (on Windows) still reads it
                 if path.name == replaced or time.time() - path.stat().st_mtime > _ABANDONED:
                     path.unlink()
-
-
-def _named_pixels(cache: Path) -> str | None:
-    try:
-        return str(json.loads(_manifest(cache).read_text(encoding="utf-8"))["pixels"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _manifest(cache: Path) -> Path:

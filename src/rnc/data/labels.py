@@ -55,19 +55,13 @@ class LabelColumns:
 
 
 def find_columns(
-    frame: pd.DataFrame,
-    place: str,
-    targets: tuple[str, ...],
-    split: str | None,
-    group: str | None,
-    subgroup: Sequence[str],
-    *,
-    arrays: bool,
+    frame: pd.DataFrame, asked: ColumnRoles, place: str, *, arrays: bool
 ) -> ColumnRoles:
     """The role of each column; in an array file, columns "split" and "group" have theirs by name.
 
     In a table, a column "split" counts if it holds words such as train.
     """
+    targets, split, group = asked.targets, asked.split, asked.group
     if not targets:
         raise DataError(
             f"{place}: which column is to be predicted? Name it with --target (target=); its "
@@ -83,8 +77,8 @@ def find_columns(
         split = None
     if group is None and arrays and "group" in frame.columns:
         group = "group"
-    roles = ColumnRoles(targets, split, group, tuple(subgroup))
-    for name in (*roles.reserved(), *subgroup):
+    roles = replace(asked, split=split, group=group)
+    for name in (*roles.reserved(), *roles.subgroup):
         column(frame, name, place)
     for other, what in ((split, "split"), (group, "group")):
         if other in targets:
@@ -132,9 +126,9 @@ def _numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
 def read_labels(
     frame: pd.DataFrame,
     roles: ColumnRoles,
-    names: Sequence[Any] | NDArray[Any],
     place: str,
     *,
+    names: Sequence[str] | None = None,
     skipped: Sequence[Skipped] = (),
     drop_missing: bool = False,
     fractions: Sequence[float] | None = None,
@@ -143,9 +137,10 @@ def read_labels(
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
     """The labels of the rows that have targets, split and checked, and which rows those are.
 
-    The index of the frame holds row numbers for messages; `skipped` are rows that are left out
-    already. With `fitted`, the rows are for a fitted model: they are not checked for training, and
-    all are "test" unless a column says otherwise. The rest is as for `read_table`.
+    The index of the frame holds row numbers for messages, and for names if there are none;
+    `skipped` are rows that are left out already. With `fitted`, the rows are for a fitted model:
+    they are not checked for training, and all are "test" unless a column says otherwise. The rest
+    is as for `read_table`.
     """
     y = read_targets(frame, roles.targets, place, drop_missing=drop_missing)
     missing = np.isnan(y)
@@ -154,7 +149,8 @@ def read_labels(
         Skipped(str(row), f"{first_few(np.array(roles.targets)[gaps])} is missing")
         for row, gaps in zip(frame.index[~usable], missing[~usable], strict=True)
     ]
-    frame, y, names = frame[usable], y[usable], np.asarray(names).astype(str)[usable]
+    ids = np.asarray(frame.index if names is None else names).astype(str)[usable]
+    frame, y = frame[usable], y[usable]
     group = _group(frame, roles.group, place)
     if roles.split is not None:
         if not fitted and (fractions is not None or split_seed != 0):
@@ -171,11 +167,11 @@ def read_labels(
         split = np.full(len(y), "test")
     else:
         shares = FRACTIONS if fractions is None else fractions
-        split = make_split(y, names, group=group, fractions=shares, seed=split_seed)
+        split = make_split(y, ids, group=group, fractions=shares, seed=split_seed)
     if not fitted:
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name]) for name in roles.subgroup}
-    return LabelColumns(y, roles.targets, split, names, subgroup, (*skipped, *dropped)), usable
+    return LabelColumns(y, roles.targets, split, ids, subgroup, (*skipped, *dropped)), usable
 
 
 def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> None:

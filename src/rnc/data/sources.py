@@ -58,12 +58,14 @@ def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def _read_csv(source: Path, text: Sequence[str]) -> pd.DataFrame:
+    with source.open(encoding="utf-8-sig", errors="replace") as file:
+        header = file.readline()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 source,
-                sep=_separator(source),
+                sep=max(",;\t", key=header.count),
                 dtype=dict.fromkeys(text, str),
                 na_values=["?"],
                 index_col=False,  # or a row with one field too many would shift all columns
@@ -83,13 +85,6 @@ def _read_csv(source: Path, text: Sequence[str]) -> pd.DataFrame:
         ) from error
     frame.index = pd.RangeIndex(2, len(frame) + 2)
     return frame.dropna(how="all")
-
-
-def _separator(source: Path) -> str:
-    """What the header is separated by: a comma, a semicolon or a tab."""
-    with source.open(encoding="utf-8-sig", errors="replace") as file:
-        header = file.readline()
-    return max(",;\t", key=header.count)
 
 
 def _read_parquet(source: Path) -> pd.DataFrame:

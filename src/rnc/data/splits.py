@@ -59,8 +59,9 @@ def make_split(
     if not isinstance(seed, int | np.integer):
         raise DataError(f"The seed of a split must be a whole number; got {seed!r}.")
     draws = _draws(names if names is not None else range(len(y)), seed)
-    parts = _unique(group)[1] if group is not None else np.arange(len(y))
-    needed, found = int((shares > 0).sum()), len(np.unique(parts))
+    values = np.arange(len(y)) if group is None else np.asarray(group).astype(str)
+    groups, parts = np.unique(values, return_inverse=True)
+    needed, found = int((shares > 0).sum()), len(groups)
     if found < needed:
         unit = "rows" if group is None else "groups"
         raise DataError(
@@ -70,7 +71,7 @@ def make_split(
     order = np.lexsort((draws, _ordering(y)))
     if group is None:
         return _by_row(order, draws, shares)
-    return _by_group(order, parts, _draws(_unique(group)[0], seed), shares)
+    return _by_group(order, parts, _draws(groups, seed), shares)
 
 
 def _by_row(
@@ -79,7 +80,9 @@ def _by_row(
     """Share out bins of rows with similar targets, each in a random order."""
     n = len(order)
     bins = np.empty(n, int)
-    bins[order] = np.arange(n) * _bin_count(n, shares) // n
+    # As many bins as have a row of the smallest split each.
+    count = int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
+    bins[order] = np.arange(n) * count // n
     counts = _counts(n, shares)
     labels = np.repeat(np.arange(3), counts)
     # Every split's labels lie evenly along 0..1, so every bin gets its share of each.
@@ -133,11 +136,6 @@ def _draws(names: Sequence[Any] | NDArray[Any], seed: int) -> NDArray[np.uint64]
     )
 
 
-def _bin_count(n: int, shares: NDArray[np.float64]) -> int:
-    """As many bins as have a row of the smallest split each."""
-    return int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
-
-
 def _counts(n: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
     """Rows of each split: n by the shares, and at least one where a share is not 0."""
     counts = np.maximum(np.floor(n * shares), shares > 0).astype(np.int64)
@@ -158,12 +156,6 @@ def _checked_fractions(fractions: Sequence[float]) -> NDArray[np.float64]:
     if abs(shares.sum() - 1) > 1e-6:
         raise DataError(f"fractions must add up to 1; got {fractions}, which is {shares.sum():g}.")
     return np.asarray(shares / shares.sum())
-
-
-def _unique(group: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The groups, and the number of the group of each row."""
-    values, parts = np.unique(np.asarray(group).astype(str), return_inverse=True)
-    return values, parts
 
 
 def check_split(
@@ -224,23 +216,16 @@ def check_groups(
     column: str = "group",
 ) -> None:
     """Raise if rows of one group are in several splits, with the first such groups and rows."""
-    values, parts = _unique(group)
-    number = np.array([SPLITS.index(name) for name in split])
-    present = np.zeros((len(values), 3), bool)
-    present[parts, number] = True
-    crossing = np.flatnonzero(present.sum(axis=1) > 1)
-    if crossing.size == 0:
+    frame = pd.DataFrame({"group": np.asarray(group).astype(str), "row": list(rows)})
+    frame["split"] = pd.Categorical(split, SPLITS)
+    first = frame.drop_duplicates(["group", "split"]).sort_values(["group", "split"])
+    first["where"] = [f"row {one.row} {one.split}" for one in first.itertuples()]
+    crossing = first[first.duplicated("group", keep=False)].groupby("group")["where"].agg(", ".join)
+    if crossing.empty:
         return
-    examples = []
-    for g in crossing[:3]:
-        first = [
-            np.flatnonzero((parts == g) & (number == k))[0] for k in np.flatnonzero(present[g])
-        ]
-        examples.append(
-            f"{values[g]!s} (" + ", ".join(f"row {rows[i]} {split[i]}" for i in first) + ")"
-        )
+    examples = "; ".join(f"{name} ({where})" for name, where in crossing.head(3).items())
     raise DataError(
-        f"{place}: {crossing.size} of {len(values)} values of {column} are in more than one split: "
-        f"{'; '.join(examples)}{'; ...' if crossing.size > 3 else ''}. Move each into one split, "
-        "or let a seeded split be made with --split-column none."
+        f"{place}: {len(crossing)} of {frame['group'].nunique()} values of {column} are in more "
+        f"than one split: {examples}{'; ...' if len(crossing) > 3 else ''}. Move each into one "
+        "split, or let a seeded split be made with --split-column none."
     )

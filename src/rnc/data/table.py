@@ -160,23 +160,19 @@ def read_table(
     targets = (target,) if isinstance(target, str) else tuple(target) or default
     if fitted and split_column is None:
         split_column = "none"
-    roles = find_columns(
-        frame, place, targets, split_column, group_column, subgroup_columns, arrays=x is not None
-    )
+    asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns))
+    roles = find_columns(frame, asked, place, arrays=x is not None)
     if x is None and _names_images(images, image_column, preprocessing):
         folder = path.parent if images is None else Path(images)
         x = ImageRows.of(frame, image_column, roles.reserved(), folder, place)
     elif x is None:  # a fitted model has chosen its columns already
-        x = (
-            frame
-            if fitted
-            else frame[choose_columns(frame, feature_columns, roles.reserved(), place)]
-        )
+        reserved = roles.reserved()
+        x = frame if fitted else frame[choose_columns(frame, feature_columns, reserved, place)]
     labels, usable = read_labels(
         frame,
         roles,
-        x.names if isinstance(x, ImageRows) else frame.index,
         place,
+        names=x.names if isinstance(x, ImageRows) else None,
         drop_missing=drop_missing,
         fractions=fractions,
         split_seed=split_seed,
@@ -246,13 +242,7 @@ def table_from_arrays(
     if names is not None:
         frame.index = pd.Index(_frame({"names": names}, len(x), place)["names"].astype(str))
     labels, usable = read_labels(
-        frame,
-        roles,
-        frame.index,
-        place,
-        drop_missing=drop_missing,
-        fractions=fractions,
-        split_seed=split_seed,
+        frame, roles, place, drop_missing=drop_missing, fractions=fractions, split_seed=split_seed
     )
     return _prepared(x if usable.all() else x[usable], labels, None, place)
 

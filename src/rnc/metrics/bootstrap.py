@@ -40,7 +40,7 @@ def mean_interval(
     >>> mean_interval(np.array([2.0, 2.0, 2.0]))
     Interval(low=2.0, high=2.0)
     """
-    from scipy import stats  # type: ignore[import-untyped]  # slow, and `rnc --help` needs none
+    from scipy import stats  # type: ignore[import-untyped]  # slow, and help texts need none
 
     if values.ndim != 1 or not 0 < level < 1 or resamples < 1:
         raise ValueError(

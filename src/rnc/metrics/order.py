@@ -45,7 +45,7 @@ def ordinality(
     >>> ordinality(2 * ages[:, None], ages)
     Ordinality(spearman=1.0, kendall=1.0)
     """
-    from scipy import stats  # type: ignore[import-untyped]  # slow, and `rnc --help` needs none
+    from scipy import stats  # type: ignore[import-untyped]  # slow, and help texts need none
 
     if points < 3:
         raise ValueError(f"ordinality needs points >= 3; got {points}.")

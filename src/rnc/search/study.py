@@ -101,9 +101,6 @@ def search(
         ).run(trials, heartbeat)
 
 
-# ---------------------------------------------------------------------------------- the worker
-
-
 @dataclass
 class _Worker:
     """One process of a study."""
@@ -281,9 +278,6 @@ def _give_back(study: optuna.Study, trial: FrozenTrial) -> None:
         system_attrs={**trial.system_attrs, _REPEATS: history},
     )
     study.add_trial(again)
-
-
-# --------------------------------------------------------------------------------- the storage
 
 
 def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:

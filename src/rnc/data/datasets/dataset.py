@@ -109,18 +109,13 @@ def image_findings(folder: Path, paths: Iterable[str], progress: bool) -> Iterat
     _, bad = load_images([folder / name for name in names], _CHECK_SIDE, progress=progress)
     missing = [names[i] for i, reason in bad.items() if reason == "no such file"]
     broken = [f"{names[i]} ({why})" for i, why in bad.items() if why != "no such file"]
-    if missing:
-        yield Finding(
-            "error",
-            f"{len(missing):,} of {len(names):,} images are missing below {folder}: "
-            f"{first_few(missing, 3)}. Unpack the archive again, or download it again if that is "
-            "no help; skip_bad=True reads the rest.",
-        )
-    if broken:
-        yield Finding(
-            "error",
-            f"{len(broken):,} of {len(names):,} images are broken: {first_few(broken, 3)}. "
-            "Download them again; skip_bad=True reads the rest.",
-        )
+    again = "Unpack the archive again, or download it again if that is no help"
+    for cases, problem, advice in (
+        (missing, f"missing below {folder}", again),
+        (broken, "broken", "Download them again"),
+    ):
+        if cases:
+            text = f"{len(cases):,} of {len(names):,} images are {problem}: {first_few(cases, 3)}."
+            yield Finding("error", f"{text} {advice}; skip_bad=True reads the rest.")
     if not bad:
         yield Finding("ok", f"All {len(names):,} images can be read.")

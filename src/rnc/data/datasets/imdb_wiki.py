@@ -206,9 +206,8 @@ def _read_mat(mat: Path) -> dict[str, NDArray[Any]]:
         raise DataError(
             f"{mat} cannot be read as a Matlab file ({error}). Unpack {mat.parent.name}.tar again."
         ) from error
-    names = struct.dtype.names if struct is not None else None
-    absent = [name for name in _FIELDS if name not in (names or ())]
-    if struct is None or absent:
+    names = None if struct is None else struct.dtype.names
+    if struct is None or not set(_FIELDS) <= set(names or ()):
         raise DataError(
             f"{mat} needs a struct {mat.stem!r} with {', '.join(_FIELDS)}; it has "
             f"{first_few(names or ['no such struct'])}. Download {mat.parent.name}.tar again."

@@ -76,9 +76,9 @@ def read(
     _check_persons(persons, val_persons, test_persons, root)
     part = dict.fromkeys(persons, "train")
     part |= dict.fromkeys(val_persons, "val") | dict.fromkeys(test_persons, "test")
+    frame = pd.concat([_rows(copy, person) for person in persons], ignore_index=True)
+    frame["split"] = frame["person"].map(part)
     if copy.layout == "gazehub":
-        frame = pd.concat([_label_rows(copy, person) for person in persons], ignore_index=True)
-        frame["split"] = frame["person"].map(part)
         return reading.image_table(
             frame,
             targets=("pitch", "yaw"),
@@ -88,33 +88,31 @@ def read(
             subgroup_columns=("person",),
             decoding=Decoding(image_size, skip_bad, cache, progress),
         )
-    return _hdf5_table(copy, part, image_size, channel_order, progress)
+    return _hdf5_table(copy, frame, image_size, channel_order, progress)
 
 
 def _hdf5_table(
-    copy: _Copy, part: dict[str, str], side: int, channel_order: str, progress: bool
+    copy: _Copy, frame: pd.DataFrame, side: int, channel_order: str, progress: bool
 ) -> Table:
-    gaze = {person: _gaze(copy, person) for person in part}
-    total = sum(len(angles) for angles in gaze.values())
-    x, done = np.empty((total, 3, side, side), np.uint8), 0
-    bar = track(part, "Reading persons", console=Console(stderr=True), disable=not progress)
+    x, done = np.empty((len(frame), 3, side, side), np.uint8), 0
+    persons = frame["person"].unique()
+    bar = track(persons, "Reading persons", console=Console(stderr=True), disable=not progress)
     for person in bar:
-        for image in _images(copy, person, range(len(gaze[person]))):
+        for image in _images(copy, person, range((frame["person"] == person).sum())):
             rgb = image if channel_order == "rgb" else image[:, :, ::-1]
             picture = Image.fromarray(np.ascontiguousarray(rgb))
             if picture.size != (side, side):
                 picture = picture.resize((side, side), Image.Resampling.BICUBIC, reducing_gap=3.0)
             x[done] = np.asarray(picture).transpose(2, 0, 1)
             done += 1
-    persons = np.repeat(list(gaze), [len(angles) for angles in gaze.values()])
     return Table(
         x,
-        y=np.concatenate(list(gaze.values())),
+        y=frame[["pitch", "yaw"]].to_numpy(),
         target_names=("pitch", "yaw"),
         kind="image",
-        split=np.array([part[person] for person in persons]),
-        names=np.array([f"{p}/{i:04d}" for p, a in gaze.items() for i in range(len(a))]),
-        subgroup={"person": persons},
+        split=frame["split"].to_numpy(str),
+        names=frame["path"].to_numpy(str),
+        subgroup={"person": frame["person"].to_numpy(str)},
     )
 
 
@@ -140,31 +138,26 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
     yield Finding("ok", f"Layout {copy.layout} in {copy.path}.")
     if absent := [person for person in _PERSONS if person not in persons]:
         yield Finding("error", f"Persons {first_few(absent, 15)} are missing. {_ADVICE}")
-    angles, paths = {}, []
+    rows = {}
     for person in persons:
         try:
-            if copy.layout == "gazehub":
-                rows = _label_rows(copy, person)
-                angles[person] = rows[["pitch", "yaw"]].to_numpy()
-                paths += rows["path"].tolist()
-            else:
-                angles[person] = _gaze(copy, person)
+            rows[person] = _rows(copy, person)
         except DataError as error:
             yield Finding("error", str(error))
-    if not angles:
+    if not rows:
         return
-    yield count_finding("persons", len(angles), _COUNTS["persons"])
-    for person, values in angles.items():
-        if len(values) != _PER_PERSON:
-            yield count_finding(f"images of {person}", len(values), _PER_PERSON)
-    together = np.concatenate(list(angles.values()))
+    yield count_finding("persons", len(rows), _COUNTS["persons"])
+    for person, frame in rows.items():
+        if len(frame) != _PER_PERSON:
+            yield count_finding(f"images of {person}", len(frame), _PER_PERSON)
+    together = pd.concat(rows.values())
     yield count_finding("images", len(together), _COUNTS["images"])
-    for i, (name, published) in enumerate(_RANGES.items()):
-        yield range_finding(name, together[:, i], published, " degrees")
+    for name, published in _RANGES.items():
+        yield range_finding(name, together[name].to_numpy(), published, " degrees")
     if copy.layout == "gazehub":
-        yield from image_findings(copy.path / "Image", paths, progress)
+        yield from image_findings(copy.path / "Image", together["path"], progress)
     else:
-        yield _colour_finding(copy, {person: len(values) for person, values in angles.items()})
+        yield _colour_finding(copy, {person: len(frame) for person, frame in rows.items()})
 
 
 def _colour_finding(copy: _Copy, counts: dict[str, int]) -> Finding:
@@ -214,10 +207,28 @@ def _persons(copy: _Copy) -> list[str]:
     return found
 
 
-def _label_rows(copy: _Copy, person: str) -> pd.DataFrame:
-    """Path, pitch, yaw and person of every line of a label file."""
-    file = copy.path / "Label" / f"{person}.label"
-    rows = []
+def _rows(copy: _Copy, person: str) -> pd.DataFrame:
+    """Path, pitch and yaw in degrees, and person, of every image of a person."""
+    place = {"mat": f"{person}.mat", "h5": "", "gazehub": f"Label/{person}.label"}
+    file = copy.path / place[copy.layout]
+    if copy.layout == "gazehub":
+        paths, radians = _label_file(file)
+    else:
+        radians = _mat_gaze(file) if copy.layout == "mat" else _h5_gaze(file, person)
+        paths = [f"{person}/{i:04d}" for i in range(len(radians))]
+    largest = np.abs(radians).max(initial=0.0)
+    if not largest <= np.pi / 2:  # NaN, too
+        raise DataError(
+            f"{file}: gaze must be in radians, at most pi / 2; got {largest:g}. It may be of "
+            "another version, or in degrees."
+        )
+    frame = pd.DataFrame(np.degrees(radians), columns=["pitch", "yaw"])
+    return frame.assign(path=paths, person=person)
+
+
+def _label_file(file: Path) -> tuple[list[str], NDArray[np.float64]]:
+    """The path of every line, and its pitch and yaw: (n, 2)."""
+    paths, radians = [], []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()[1:], start=2):
         fields = line.split()
         try:
@@ -227,10 +238,9 @@ def _label_rows(copy: _Copy, person: str) -> pd.DataFrame:
                 f"{file} line {number}: expected the path of a face first and 'yaw,pitch' in "
                 f"radians as field 8; got {line[:80]!r}."
             ) from error
-        rows.append((fields[0], pitch, yaw))
-    frame = pd.DataFrame(rows, columns=["path", "pitch", "yaw"])
-    frame[["pitch", "yaw"]] = _degrees(frame[["pitch", "yaw"]].to_numpy(dtype=float), file)
-    return frame.assign(person=person)
+        paths.append(fields[0])
+        radians.append((pitch, yaw))
+    return paths, np.array(radians, dtype=float).reshape(-1, 2)
 
 
 @contextmanager
@@ -252,45 +262,37 @@ def _hdf5(file: Path) -> Iterator[Any]:
         yield opened
 
 
-def _gaze(copy: _Copy, person: str) -> NDArray[np.float64]:
-    """Pitch and yaw of all images of a person in degrees: (n, 2)."""
-    if copy.layout == "mat":
-        file = copy.path / f"{person}.mat"
-        with _hdf5(file) as opened:
-            data, label = opened.get("Data/data"), opened.get("Data/label")
-            shapes = [None if values is None else values.shape for values in (data, label)]
-            if not _fit(*shapes):
-                raise DataError(
-                    f"{file} needs Data/data (n, 3, h, w) and Data/label (n, 4 or more); got "
-                    f"{shapes[0]} and {shapes[1]}. Download MPIIFaceGaze_normalized.zip again."
-                )
-            return _degrees(np.asarray(label[:, :2], dtype=float), file)
-    with _hdf5(copy.path) as opened:
+def _mat_gaze(file: Path) -> NDArray[np.float64]:
+    """Pitch and yaw of all images of a person: (n, 2)."""
+    with _hdf5(file) as opened:
+        data, label = opened.get("Data/data"), opened.get("Data/label")
+        shapes = [None if values is None else values.shape for values in (data, label)]
+        if not _fit(*shapes):
+            raise DataError(
+                f"{file} needs Data/data (n, 3, h, w) and Data/label (n, 4 or more); got "
+                f"{shapes[0]} and {shapes[1]}. Download MPIIFaceGaze_normalized.zip again."
+            )
+        return np.asarray(label[:, :2], dtype=float)
+
+
+def _h5_gaze(file: Path, person: str) -> NDArray[np.float64]:
+    """Pitch and yaw of all images of a person: (n, 2)."""
+    with _hdf5(file) as opened:
         group = opened[person]
         image, gaze = (set(group.get(name) or ()) for name in ("image", "gaze"))
         if not image or image != gaze:
             raise DataError(
-                f"{copy.path} needs as many {person}/image as {person}/gaze, by the same names; "
+                f"{file} needs as many {person}/image as {person}/gaze, by the same names; "
                 f"got {len(image)} and {len(gaze)}. Make the file again."
             )
         angles = np.array([group["gaze"][name][()] for name in sorted(gaze)], dtype=float)
-    return _degrees(angles.reshape(len(angles), -1)[:, :2], copy.path)
+    return angles.reshape(len(angles), -1)[:, :2]
 
 
 def _fit(data: Sequence[int] | None, label: Sequence[int] | None) -> bool:
     if data is None or label is None or len(data) != 4 or len(label) != 2:
         return False
     return data[1] == 3 and data[2] == data[3] and label[0] == data[0] > 0 and label[1] >= 4
-
-
-def _degrees(radians: NDArray[np.float64], file: Path) -> NDArray[np.float64]:
-    largest = np.abs(radians).max(initial=0.0)
-    if not largest <= np.pi / 2:  # NaN, too
-        raise DataError(
-            f"{file}: gaze must be in radians, at most pi / 2; got {largest:g}. It may be of "
-            "another version, or in degrees."
-        )
-    return np.degrees(radians)
 
 
 def _images(copy: _Copy, person: str, rows: range) -> Iterator[NDArray[np.uint8]]:

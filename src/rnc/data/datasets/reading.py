@@ -73,7 +73,7 @@ def image_table(
     """
     roles = ColumnRoles(tuple(targets), "split", subgroup=tuple(subgroup_columns))
     names = [str(path) for path in frame["path"]]
-    labels, _ = read_labels(frame, roles, names, place, skipped=skipped)
+    labels, _ = read_labels(frame, roles, place, names=names, skipped=skipped)
     identity = f"{folder.resolve()}\n{Path(place).name}\n{variant}"
     rows = ImageRows(place, names, [folder / n for n in names], frame.index.tolist(), identity)
     return decoded_table(rows, labels, decoding)

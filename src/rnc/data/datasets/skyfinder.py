@@ -67,7 +67,13 @@ def read(
     reading.check_choice("clock", clock, _CLOCKS)
     frame, folder, csv, skipped = _rows(root)
     if cameras is not None:
-        frame = _chosen(frame, cameras, csv)
+        known = frame["camera"].unique().tolist()
+        if absent := [camera for camera in cameras if camera not in known]:
+            raise DataError(
+                f"{csv} and the image folders have no camera {first_few(absent)}; they have "
+                f"{first_few(sorted(known), 60)}."
+            )
+        frame = frame[frame["camera"].isin(list(cameras))]
     if hour is not None:
         frame = frame[_nearest(frame, hour, clock, within_minutes)]
     if frame.empty:
@@ -87,16 +93,6 @@ def read(
         skipped=skipped,
         decoding=Decoding(image_size, skip_bad, cache, progress),
     )
-
-
-def _chosen(frame: pd.DataFrame, cameras: Sequence[int], csv: Path) -> pd.DataFrame:
-    known = frame["camera"].unique().tolist()
-    if absent := [camera for camera in cameras if camera not in known]:
-        raise DataError(
-            f"{csv} and the image folders have no camera {first_few(absent)}; they have "
-            f"{first_few(sorted(known), 60)}."
-        )
-    return frame[frame["camera"].isin(list(cameras))]
 
 
 def _nearest(

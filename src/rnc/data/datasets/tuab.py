@@ -48,6 +48,8 @@ _MARGIN = 20.0  # seconds read on either side, for the filter to settle
 _NAME = re.compile(r"(?P<subject>[a-z0-9]{8})_s(?P<session>\d+)_t(?P<part>\d+)\.edf", re.IGNORECASE)
 _ADVICE = "Give the folder that holds edf/ (v2.0.0 or v3.0.x of the corpus)."
 
+_Pair = tuple[float, float]  # start and length in seconds, or lowest and highest frequency
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -106,12 +108,9 @@ def read(
     """
     reading.check_choice("split", split, _SPLITS)
     low, high = band
-    samples = seconds * rate
+    is_whole = seconds > 0 and abs(seconds * rate - round(seconds * rate)) < 1e-6
     for legal, rule in (
-        (
-            seconds > 0 and abs(samples - round(samples)) < 1e-6,
-            f"seconds * rate must be a whole number of samples > 0; got {seconds} * {rate}",
-        ),
+        (is_whole, f"seconds * rate must be a whole number of samples > 0; got {seconds} * {rate}"),
         (windows >= 1, f"windows must be a whole number >= 1; got {windows}"),
         (start >= 0, f"start must be >= 0 seconds; got {start}"),
         (0 < low < high < rate / 2, f"band needs 0 < low < high < rate / 2; got {band}, {rate}"),
@@ -274,12 +273,7 @@ def _electrode(label: str) -> str:
 
 
 def _signals(
-    mne: Any,
-    recordings: Sequence[Recording],
-    span: tuple[float, float],
-    band: tuple[float, float],
-    rate: float,
-    progress: bool,
+    mne: Any, recordings: Sequence[Recording], span: _Pair, band: _Pair, rate: float, progress: bool
 ) -> tuple[NDArray[np.float32], list[Recording], dict[Recording, str]]:
     """Signals (n, 21, length * rate), the n recordings, and what is wrong with the others."""
     end = sum(span)
@@ -302,11 +296,7 @@ def _signals(
 
 
 def _signal(
-    mne: Any,
-    recording: Recording,
-    span: tuple[float, float],
-    band: tuple[float, float],
-    rate: float,
+    mne: Any, recording: Recording, span: _Pair, band: _Pair, rate: float
 ) -> NDArray[np.float32]:
     """The asked part of a recording in microvolts: (21, length * rate)."""
     start, length = span
