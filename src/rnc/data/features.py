@@ -60,10 +60,13 @@ def apply_features(
            [ 0.,  1.,  0.,  1.],
            [ 1.,  0.,  1.,  0.]], dtype=float32)
     """
-    blocks: list[NDArray[np.float32]] = [np.empty((len(frame), 0), np.float32)]
+    x = np.empty((len(frame), len(feature_names(preprocessing))), np.float32)
+    done = 0
     for fitted in preprocessing["columns"]:
-        blocks.append(_apply_column(sources.column(frame, fitted["name"], place), fitted, place))
-    return np.concatenate(blocks, axis=1)
+        for values in _apply_column(sources.column(frame, fitted["name"], place), fitted, place):
+            x[:, done] = values
+            done += 1
+    return x
 
 
 def feature_names(preprocessing: dict[str, Any]) -> list[str]:
@@ -175,7 +178,7 @@ def _fit_categories(
     return {"name": column.name, "type": "category", "categories": categories, "gaps": gaps}
 
 
-def _apply_column(column: pd.Series, fitted: dict[str, Any], place: str) -> NDArray[np.float32]:
+def _apply_column(column: pd.Series, fitted: dict[str, Any], place: str) -> list[NDArray[Any]]:
     values: list[NDArray[Any]] = []
     if fitted["type"] == "category":
         texts = as_text(column)
@@ -184,9 +187,7 @@ def _apply_column(column: pd.Series, fitted: dict[str, Any], place: str) -> NDAr
         values = [_standardised(column, fitted, place)]
     if fitted["gaps"]:
         values.append(column.isna().to_numpy())
-    if not values:
-        return np.empty((len(column), 0), np.float32)
-    return np.stack(values, axis=1).astype(np.float32)
+    return values
 
 
 def _standardised(column: pd.Series, fitted: dict[str, Any], place: str) -> NDArray[np.float64]:

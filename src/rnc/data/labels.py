@@ -93,17 +93,14 @@ def read_targets(
     y = np.stack([_numbers(frame[name], place) for name in names], axis=1)
     missing = np.isnan(y)
     is_empty = bool(missing.any(axis=1).all())
+    advice = "Fill them in, or leave these rows out with --drop-missing (drop_missing=True)."
+    if is_empty:
+        advice = "No usable rows remain; fill it in or choose another target."
     for name, gaps in zip(names, missing.T, strict=True):
         if gaps.any() and (not drop_missing or is_empty):
             raise DataError(
                 f"{place}: {name} is missing in {gaps.sum()} of {len(y)} rows (rows "
-                f"{first_few(frame.index[gaps])}). "
-                + (
-                    "No usable rows remain; fill it in or choose another target."
-                    if is_empty
-                    else "Fill them in, or leave these rows out with --drop-missing "
-                    "(drop_missing=True)."
-                )
+                f"{first_few(frame.index[gaps])}). {advice}"
             )
     return y
 

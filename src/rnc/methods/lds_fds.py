@@ -149,7 +149,7 @@ def _original_density(rows: Tensor, reweight: Reweight, window: NDArray[np.float
         )
     bins = rows[:, 0].cpu().long().clamp(max=120)
     numbers = _numbers(bins.bincount(minlength=121).double(), reweight)
-    from scipy.ndimage import convolve1d  # slow to import, and `rnc --help` needs none
+    from scipy.ndimage import convolve1d  # slow to import, and help texts need none
 
     smooth = torch.from_numpy(convolve1d(numbers.numpy(), window, mode="constant"))
     if reweight == "inverse" and len(window) > 1:
