@@ -62,8 +62,8 @@ def test_a_short_signal_is_a_line_of_the_same_range(length):
 
 def test_the_report_draws_every_channel_that_the_folder_keeps():
     kept = thumbnails(np.random.default_rng(0).normal(size=(5, 9, 80)), np.arange(5))["signals"]
-    assert kept.shape[1] == module.CHANNELS
-    assert sparklines(kept)["channels"] == module.CHANNELS
+    assert kept.shape[1] == module.SKETCH_CHANNELS
+    assert sparklines(kept)["channels"] == module.SKETCH_CHANNELS
     more = np.zeros((5, 6, 64), np.float32)  # such as a later version may keep
     assert sparklines(more)["channels"] == 6
 

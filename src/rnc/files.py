@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written beside their place, then moved onto it.
+"""Files that are written completely or not at all: beside their place, then moved onto it.
 
 A crash, a full disk or a kill leaves the old file as it was. Nothing here reads or writes a pickle.
 """
@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 PART = ".part"
-"""How the names of files end that are being written."""
+"""Ending of the names of files that are being written."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -44,13 +44,13 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a killed process left half written in a folder that nobody else writes to."""
+    """Delete the unfinished files of a killed process in a folder that nobody else writes to."""
     for part in folder.glob(f".*{PART}"):
         part.unlink(missing_ok=True)
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Have a function write a file beside its place, and move it there when it is whole."""
+    """Have a function write a file beside its place, and move it there when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
     os.close(handle)

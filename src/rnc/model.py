@@ -30,7 +30,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """All that rebuilds a Regressor but its weights, as JSON types."""
+    """Everything that rebuilds a Regressor except its weights, as JSON types."""
 
     kind: str
     """image, signal or table."""
@@ -170,7 +170,7 @@ def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:
 
 
 def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights of a Regressor but its head's, for another head on the same encoder."""
+    """The weights of a Regressor without those of its head, for another head on its encoder."""
     return {name: value for name, value in weights.items() if not name.startswith("head.")}
 
 

@@ -33,7 +33,7 @@ class AnalysisOptions:
     target: tuple[str, ...] = ()
     """Its targets; by default those of the run."""
     show: ShowProgress = lambda done, total, what: None
-    """Called as a long analysis goes on."""
+    """Called now and then by a long analysis."""
 
 
 Analysis = Callable[[RunFolder, AnalysisOptions], AnalysisResult]

@@ -1,7 +1,7 @@
 """Where a run errs: by subgroup, by value of the target, inside and outside of ranges.
 
-Errors are absolute. With several targets they are pooled, but for `target_errors`, which takes
-each target by itself. Every mean has a 95 % interval; see `mean_interval`.
+Errors are absolute. With several targets they are pooled; only `target_errors` takes each target
+by itself. Every mean has a 95 % interval; see `mean_interval`.
 """
 
 import math
@@ -17,6 +17,8 @@ from rnc.run.groups import Groups, groups_named, readable
 from rnc.run.predictions import SUBGROUP_SUFFIX
 
 TARGET_BINS = 20
+RESAMPLES_OF_GROUPS = 2000
+"""More than for a score of all samples: a small group has a wide interval."""
 LARGE_GROUP = 20
 """Samples that a group needs to be called the worst."""
 
@@ -29,7 +31,7 @@ def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
     >>> mean_error(np.array([5.0]))
     {'n': 1, 'mae': 5.0, 'low': None, 'high': None}
     """
-    low, high = mean_interval(errors) or (None, None)
+    low, high = mean_interval(errors, resamples=RESAMPLES_OF_GROUPS) or (None, None)
     mae = float(errors.mean()) if len(errors) else None
     return {"n": len(errors), "mae": mae, "low": low, "high": high}
 
@@ -44,7 +46,8 @@ def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     intervals = {"mae": mean_interval(errors)}
     usual = r2_interval(prediction, run.truth)
     if usual is not None and "r2" in scores:
-        # The paper's R2 has another constant in its denominator: the same width, at its place.
+        # The paper's R2 divides by the spread around the training mean. Its interval is as wide as
+        # that of the usual R2, and lies around the paper's value.
         shift = scores["r2"] - r2(prediction, run.truth)
         intervals["r2"] = Interval(usual.low + shift, usual.high + shift)
     if run.train_targets is not None and len(run.targets) == 1:

@@ -62,7 +62,7 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     scale = np.abs(rows).max()
     if scale == 0:
         raise DoesNotApply(_collapsed(len(rows)))
-    return MAPS[method](rows / scale, seed)  # maps do not depend on the scale, but for underflow
+    return MAPS[method](rows / scale, seed)  # the map stays the same; tiny features would underflow
 
 
 def default_method() -> str:

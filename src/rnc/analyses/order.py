@@ -50,7 +50,7 @@ def order_of(
     """Mean loss, bound and gap of batches, and the smallest delta for which all are ordered.
 
     Loss and bound grow with the batch, so compare runs by batches of one size; the gap grows
-    less. delta is None where no value below 1 will do, as for most features of real data.
+    less. delta is None if no value below 1 orders all batches, as for most features of real data.
 
     Args:
         features: (n, d).

@@ -57,12 +57,13 @@ def run_analyses(
 ) -> list[Path]:
     """Do analyses by name; the files they are in.
 
-    What "all" adds and does not apply to the run is left out, and the reason said.
+    An analysis that "all" stands for and that does not apply to the run is left out; `say` gets
+    the reason. One that was asked for by its name raises.
 
     Args:
         folder: a run folder.
         names: keys of `analyses`, or "all".
-        options: for all of them; `show` is told the name of the analysis, too.
+        options: for all of them; `show` gets the name of the analysis before what it does.
         say: takes a line of text when an analysis is done, left out or stopped.
         analyses: those that there are.
     """

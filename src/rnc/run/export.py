@@ -31,9 +31,11 @@ from rnc.run.predictions import extras_of
 
 METADATA = "rank-n-contrast"
 LARGEST_DIFFERENCE = 1e-4
-MOST_BYTES = 2**31 - 2**24  # a protobuf file ends at 2 GiB; the rest is for all but the weights
+MOST_BYTES = (
+    2**31 - 2**24
+)  # a protobuf file ends at 2 GiB; the rest is for everything except the weights
 
-_CHECKED_SIZES = (1, 7)  # none of them the 2 that the graph is traced with
+_CHECKED_SIZES = (1, 7)  # not 2, which the graph is traced with
 
 
 def export_onnx(model: Regressor, path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""Groups of samples by a further column, and how well features give that column away.
+"""Groups of samples by a further column, and how well a probe reads that column from features.
 
 A column with up to 50 different values makes a group of each. One with more numbers than that is
 cut at its quintiles; one with more texts makes no groups.

@@ -1,4 +1,4 @@
-"""A run folder as far as it goes: for the report, which shows unfinished and damaged runs, too."""
+"""What a run folder holds, with a note for what is missing: reports show damaged runs, too."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Readers of the files of a run folder, one for each, that check what they read.
 
-A file that is not as described raises ValueError, with what was needed and what came. What to do
-about it is said by the caller: `rnc.run.folder` raises, `rnc.run.partial` notes it and goes on.
+A file that is not as described raises ValueError, with what was needed and what came. The caller
+adds what to do about it: `rnc.run.folder` raises, `rnc.run.partial` notes it and reads on.
 """
 
 import json

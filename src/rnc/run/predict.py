@@ -73,6 +73,6 @@ def evaluate_other(
 
 
 def _view_size(config: ModelConfig) -> int:
-    """Side of what the encoder sees, in pixels; any number will do where there are no images."""
+    """Side of what the encoder sees, in pixels; not used for tables and signals."""
     size: int = config.augment.get("size", 224)
     return size
