@@ -1,7 +1,7 @@
 """Every result of the paper by name: a function from a setting to the plan of a table.
 
-A result that needs what the data do not have raises DoesNotApply, which says what that is. Adding
-one: a function, a line in RESULTS, its numbers in published.py, a line in docs/reproduce.md.
+A function raises DoesNotApply where the data lack something that its result needs. To add a result:
+a function, a line in RESULTS, its numbers in published.csv, a line in docs/reproduce.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,8 @@ MakePlan = Callable[[Setting], Plan]
 TWO_VIEWS = 2
 IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
 SHORTER = 2
-"""The digits train so many times fewer epochs with resnet50, or a CPU would take half an hour."""
+"""With resnet50 the digits train for this fraction of the epochs: all of them would take a CPU half
+an hour."""
 
 
 def main(setting: Setting) -> Plan:
