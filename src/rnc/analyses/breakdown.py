@@ -81,11 +81,6 @@ def group_errors(
 
     Where no group has so many, all of them count.
 
-    Args:
-        errors: one absolute error per sample, (n,).
-        codes: the group of each, (n,).
-        names: of the groups.
-
     >>> result = group_errors(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1]), ["a", "b"])
     >>> result["worst"], result["gap"], result["groups"][1]
     ('b', 5.0, {'value': 'b', 'n': 1, 'mae': 7.0, 'low': None, 'high': None})

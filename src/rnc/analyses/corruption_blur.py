@@ -80,10 +80,6 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     """Weighted sums around every pixel; the image is mirrored at its border pixels.
 
     By Fourier transforms, which take a tenth of the time of conv2d for the larger kernels.
-
-    Args:
-        x: (n, c, h, w).
-        kernel: (k, k) with k odd, the weight of the pixel at the upper left first.
     """
     side = kernel.shape[0] // 2
     around = pad(x, (side, side, side, side), mode="reflect")

@@ -43,11 +43,6 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     dimensions go; of tsne and umap only neighbourhoods mean something. 2,000 samples take tsne 15
     seconds on one core.
 
-    Args:
-        features: (k, d), k at least 4.
-        method: a key of MAPS.
-        seed: of tsne and umap.
-
     >>> map_features(np.eye(5), "pca").shape
     (5, 2)
     """

@@ -35,14 +35,7 @@ def analyse(
     options: AnalysisOptions | None = None,
     analyses: Mapping[str, Analysis] = ANALYSES,
 ) -> Path:
-    """Do one analysis of a finished run and write it; the JSON file it is in.
-
-    Args:
-        run: a run folder, or its path.
-        name: a key of `analyses`.
-        options: what the analysis may be told.
-        analyses: those that there are.
-    """
+    """Do one analysis of a finished run and write it; the JSON file it is in."""
     choose([name], analyses)
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
     return run.write_analysis(name, analyses[name](run, options or AnalysisOptions()))

@@ -39,16 +39,7 @@ def demo_plan(setting: Setting) -> Plan:
 def run_demo(
     out: Path, *, seeds: int, epochs: int, command: str = "", show: ShowRecord, say: Say
 ) -> list[Row]:
-    """The scores of both methods, and a report of the first seed in OUT/report.html.
-
-    Args:
-        out: folder of the runs; those that an earlier call finished are not trained again.
-        seeds: how many.
-        epochs: of both methods.
-        command: what the user typed, for the report.
-        show: takes the record of every epoch that is trained.
-        say: takes lines of text.
-    """
+    """The scores of both methods, and a report of the first seed in OUT/report.html."""
     data = Data.of_digits()
     setting = Setting(data, base_config(data, "quick", epochs, {}), seeds)
     store = Store(out, command=command)

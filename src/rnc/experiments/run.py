@@ -28,14 +28,6 @@ def run_plan(
     """The rows of a plan, of whose runs only the missing ones are trained.
 
     Writes NAME.csv and NAME.md below store.out, and for a plan with analyses NAME.html.
-
-    Args:
-        name: of the table.
-        plan: what to train and to score.
-        setting: what the plan was made from.
-        store: where runs are found.
-        show: takes a record for every epoch that is trained.
-        say: takes lines of text.
     """
     cost = cost_of(plan.runs, store)
     say(f"{name} on {setting.data.name}: {cost}.")

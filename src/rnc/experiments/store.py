@@ -154,13 +154,7 @@ class Store:
         return (folder / ENCODER_FILE).exists() and not self._is_outdated(run, folder)
 
     def finish(self, run: PlannedRun, show: ShowRecord, *, name: str | None = None) -> Path:
-        """The folder of a planned run, which is trained now unless it was before.
-
-        Args:
-            run: what to train.
-            show: takes a record for every epoch that is trained now.
-            name: of the run in reports.
-        """
+        """The folder of a planned run, which is trained now unless it was before."""
         folder = self.folder(run)
         if self.is_finished(run):
             return folder

@@ -27,13 +27,7 @@ def only(table: Table, kept: NDArray[np.bool_]) -> Table:
 
 
 def with_size(table: Table, n: int, seed: int) -> Table:
-    """The table with n of its training rows, drawn evenly; a smaller set is part of a larger one.
-
-    Args:
-        table: split data.
-        n: rows to keep; all of them if there are no more.
-        seed: of the draw.
-    """
+    """The table with n training rows, drawn evenly; a smaller set is part of a larger one."""
     rows = table.rows("train")
     kept = np.ones(len(table), bool)
     kept[np.random.default_rng(seed).permutation(rows)[n:]] = False
@@ -41,13 +35,7 @@ def with_size(table: Table, n: int, seed: int) -> Table:
 
 
 def with_share(table: Table, share: float, seed: int) -> Table:
-    """The table with a share of its training rows, as `with_size` draws them.
-
-    Args:
-        table: split data.
-        share: above 0, up to 1; one row always stays.
-        seed: of the draw.
-    """
+    """The table with a share of its training rows, as `with_size` draws them."""
     return with_size(table, max(1, round(share * len(table.rows("train")))), seed)
 
 
@@ -90,11 +78,6 @@ def with_modes(table: Table, ranges: Ranges, seed: int) -> Table:
     with the middle of each range as mean and a quarter of it as standard deviation. Validation
     rows outside the ranges go: nothing of an unseen target may take part in training. Test rows
     are thinned to equally many in ten bins between the ends of the first and the last range.
-
-    Args:
-        table: split data; the first target counts.
-        ranges: from `modes`.
-        seed: of both draws.
     """
     rng = np.random.default_rng(seed)
     target = table.y[:, 0]

@@ -29,15 +29,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 
 def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) -> str:
-    """A section of a report, in Markdown.
-
-    Args:
-        name: of the table.
-        plan: its title and what is our choice.
-        rows: the numbers.
-        data: the name of the data.
-        how: seeds and epochs, in words.
-    """
+    """A section of a report, in Markdown."""
     paper = f" Paper: {SOURCES[name]}." if name in SOURCES else ""
     lines = [f"## {name}: {plan.title}", "", f"{data}, {how}.{paper} {plan.about}".rstrip(), ""]
     return "\n".join([*lines, *table(rows, grouped=plan.grouped), ""])

@@ -43,10 +43,6 @@ def export_onnx(model: Regressor, path: str | Path) -> None:
 
     The results for random inputs may differ by 1e-4 of the largest at most. Otherwise, and if
     anything else fails, a file of that name stays as it was.
-
-    Args:
-        model: the model, on any device; it stays as it is.
-        path: of the file, which usually ends in .onnx.
     """
     runtime = _needed_packages()["onnxruntime"]
     weights = sum(tensor.nbytes for tensor in model.state_dict().values())

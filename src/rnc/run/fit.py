@@ -45,7 +45,7 @@ def fit(
     objective: PairLoss | None = None,
     show: ShowRecord = lambda record: None,
 ) -> RunFolder:
-    """Train on a table and return the finished run; the arguments are those of `fit_run`.
+    """Train on a table, evaluate, and return the finished run folder.
 
     Args:
         table: labelled, split data.
@@ -57,7 +57,8 @@ def fit(
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
         encoder_from: a run whose encoder is taken as it is instead of training one.
-        objective: of the caller's own, instead of config.objective.
+        objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
+            (n, t), of all processes, -> the number to minimise.
         show: takes the record of every epoch.
     """
     for record in fit_run(
@@ -92,24 +93,11 @@ def fit_run(
     encoder_records: Sequence[Record] = (),
     objective: PairLoss | None = None,
 ) -> Iterator[Record]:
-    """Train on a table and leave a finished run folder; one Record per epoch.
+    """`fit` step by step: one Record per epoch; the run folder is finished after the last.
 
-    Args:
-        table: labelled, split data.
-        config: how to train.
-        out: the run folder; must be new or empty unless one of the next two is given.
-        data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
-        command: what the user typed, for the report.
-        name: of the run in reports; by default the folder's.
-        resume: continue the run in `out`, which must have the same config.
-        overwrite: delete the run in `out` first.
-        encoder: a module of the caller's own.
-        encoder_from: a run whose encoder is taken as it is instead of training one.
-        encoder_weights: the same with weights, as `train` takes them; a run that is resumed needs
-            them again.
-        encoder_records: of the epochs that trained them, for history.csv; they are not yielded.
-        objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
-            (n, t), of all processes, -> the number to minimise.
+    Beside the arguments of `fit` there are `command`, what the user typed, for the report;
+    `encoder_weights`, an encoder to take as `train` does, which a resumed run needs again; and
+    `encoder_records` of the epochs that trained it, for history.csv: they are not yielded.
     """
     if objective is not None:
         config = replace(config, objective="own")
@@ -151,13 +139,7 @@ def fit_run(
 
 
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
-    """The weights of the encoder of another run; raises if it does not fit.
-
-    Args:
-        folder: the run, trained on the same data or on other.
-        model: that the encoder is for.
-        config: of the run to come.
-    """
+    """The weights of the encoder of another run; raises if it does not fit."""
     if config.scheme not in ("probe", "finetune"):
         raise ValueError(
             "--encoder-from takes the place of training an encoder before a head, which scheme "

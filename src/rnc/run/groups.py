@@ -49,10 +49,6 @@ class Groups(NamedTuple):
 def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) -> Groups | None:
     """Groups by the values of all splits, so that those of val and test are the same.
 
-    Args:
-        values: the column, one value per row of a table.
-        samples: the rows to group; all by default.
-
     >>> groups_of(np.array(["10", "9", "10"])).names
     ['9', '10']
     """
@@ -155,11 +151,6 @@ def readable(features: NDArray[np.float32], groups: Groups, seed: int = 0) -> Re
     samples takes no part. On digits turned by an angle, the probe read the class from 70 % (L1)
     and 29 % (RnC) of the samples, and ten nearest neighbours from 49 % and 13 %, so that it is
     the stricter test of the two.
-
-    Args:
-        features: (k, d).
-        groups: of the same k samples.
-        seed: of the folds.
     """
     if groups.ranges:
         kept = np.isfinite(groups.values)

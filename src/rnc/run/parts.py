@@ -79,13 +79,7 @@ def records_of(history: pd.DataFrame) -> list[Record]:
 def read_predictions(
     path: Path, targets: Sequence[str], recorded: Mapping[str, str] | None
 ) -> Predictions:
-    """predictions.csv of a run with these targets.
-
-    Args:
-        path: of the file.
-        targets: of the run.
-        recorded: role by column, as scores.json has it; None for a run of an older version.
-    """
+    """predictions.csv of a run with these targets."""
     # As text: in a column of countries, NA is Namibia.
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     return parse_predictions(frame, targets, recorded)

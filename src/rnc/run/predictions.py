@@ -143,14 +143,7 @@ def predictions_frame(
     prediction: Columns,
     extras: Mapping[str, Columns],
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The rows of predictions.csv, and the role of each column.
-
-    Args:
-        table: the evaluated data.
-        samples: which rows of it, (n,).
-        prediction: (n, t).
-        extras: (n,) by column.
-    """
+    """The rows of predictions.csv, and the role of each column."""
     columns: dict[str, NDArray[Any]] = {NAME: table.names[samples]}
     for i, target in enumerate(table.target_names):
         columns[target] = table.y[samples, i]

@@ -58,10 +58,6 @@ def parse_thumbnails(tensors: Mapping[str, Tensor], samples: int) -> Thumbnails:
 def thumbnails(x: NDArray[Any], samples: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Pictures by the kind of the data: "images" or "signals"; nothing for a table.
 
-    Args:
-        x: all samples of a Table.
-        samples: which of them, (k,).
-
     >>> thumbnails(np.zeros((9, 1, 60, 99)), np.arange(4))["images"].shape
     (4, 1, 48, 48)
     """
