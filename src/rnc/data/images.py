@@ -84,7 +84,9 @@ def decode_all(
     """
     columns = (*Progress.get_default_columns()[:3], MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True, quiet=not progress), disable=not progress)
-    with ThreadPoolExecutor(_workers()) as pool, bar:
+    # On Linux, the processors that this process may use.
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    with ThreadPoolExecutor(workers or 1) as pool, bar:
         task = bar.add_task("Decoding images", total=len(files))
         for start in range(0, len(files), _BLOCK):
             block = files[start : start + _BLOCK]
@@ -144,9 +146,3 @@ def _decode_or_reason(file: str, side: int, channels: int) -> Pixels | str:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise  # the machine's fault, not the file's
         return str(error) or type(error).__name__
-
-
-def _workers() -> int:
-    if hasattr(os, "sched_getaffinity"):  # Linux: the processors that this process may use
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

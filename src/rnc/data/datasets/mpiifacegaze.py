@@ -251,12 +251,10 @@ def _hdf5(file: Path) -> Iterator[Any]:
     except OSError as error:
         with file.open("rb") as stream:
             old = stream.read(10) == b"MATLAB 5.0"
-        hint = (
-            "It is an old Matlab file, such as those of MPIIGaze, which has eyes only: download "
-            "MPIIFaceGaze_normalized.zip."
-            if old
-            else "It may be cut short: download it again."
-        )
+        hint = "It may be cut short: download it again."
+        if old:
+            hint = "It is an old Matlab file, such as those of MPIIGaze, which has eyes only: "
+            hint += "download MPIIFaceGaze_normalized.zip."
         raise DataError(f"{file} cannot be read as HDF5 ({error}). {hint}") from error
     with opened:
         yield opened
