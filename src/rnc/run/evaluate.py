@@ -1,20 +1,15 @@
-"""Evaluate a model on one split of a table: some files of a run folder.
+"""Evaluate a model on one split of a table.
 
-    scores.json           {"test": {"mae": ..., "r2": ..., "spearman": ..., "many_mae": ..., ...},
-                           "n": {"train": ..., "val": ..., "test": ...},
-                           "per_target": {target: {"mae": ..., ...}}, of several targets,
-                           "subgroups": {column: {value: {"n": ..., "mae": ..., ...}}},
-                           "readable": {column: accuracy or R2},
-                           "columns": {column of predictions.csv: its role}}
-    predictions.csv       a row per sample, see `rnc.run.predictions`
-    features.safetensors  features (k, d), and rows (k,): their places in predictions.csv, from 0
-    thumbnails.safetensors  images or signals, small, and rows (m,): those of the features and of
-                          the worst errors; not for a table
+The scores, as scores.json has them:
 
-The first key of the scores is the name of the split. A score that is not defined is left out.
+    {"test": {"mae": ..., "r2": ..., "spearman": ..., "many_mae": ..., ...},
+     "n": {"train": ..., "val": ..., "test": ...},
+     "per_target": {target: {"mae": ..., ...}},  if there are several
+     "subgroups": {column: {value or range: {"n": ..., "mae": ..., ...}}},  see `rnc.run.groups`
+     "readable": {column: accuracy or R2},                                   likewise
+     "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
-A subgroup column is scored per value or range: see `rnc.run.groups`, which also explains
-"readable".
+The first key is the name of the split. A score that is not defined is left out.
 """
 
 import math

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
 
 from rnc.data.errors import first_few
 from rnc.metrics import r2
+from rnc.run.predictions import numbers_of
 
 MOST_VALUES = 50
 MISSING = "missing"
@@ -86,27 +87,17 @@ def groups_named(texts: NDArray[np.str_], names: Sequence[str]) -> Groups:
     if set(texts) <= set(codes):
         return Groups(texts, np.array([codes[text] for text in texts]), list(names), ranges=False)
     ranges = [name.split(" to ") for name in names if name != MISSING]
-    lows = np.array([_number(part[0]) for part in ranges])
-    values = np.array([_number(text) for text in texts])
+    lows, values = numbers_of([part[0] for part in ranges]), numbers_of(texts)
     if not ranges or np.isnan(lows).any() or any(len(part) != 2 for part in ranges):
         raise ValueError(
             f"scores.json and predictions.csv do not belong together: a column with the groups "
             f"{first_few(names)} has the values {first_few(sorted(set(texts)))}. Evaluate again."
         )
     codes_of_ranges = (np.searchsorted(lows, values, side="right") - 1).clip(min=0)
-    codes_of_ranges[np.isnan(values)] = len(ranges)
+    codes_of_ranges[~np.isfinite(values)] = len(ranges)
     return Groups(
         values, codes_of_ranges, [*(n for n in names if n != MISSING), MISSING], ranges=True
     )
-
-
-def _number(text: str) -> float:
-    """The number that a text is; NaN for any other text."""
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan
 
 
 def natural_key(text: str) -> tuple[float, list[tuple[int, str]]]:
@@ -115,10 +106,10 @@ def natural_key(text: str) -> tuple[float, list[tuple[int, str]]]:
     >>> sorted(["room 10", "room 9", "10", "9", "hall"], key=natural_key)
     ['9', '10', 'hall', 'room 9', 'room 10']
     """
-    number = _number(text)
+    (number,) = numbers_of([text])
     # Of two runs of digits, the longer one is the larger number.
     parts = [(len(part) if i % 2 else 0, part) for i, part in enumerate(re.split(r"(\d+)", text))]
-    return (math.inf if math.isnan(number) else number), parts
+    return (float(number) if math.isfinite(number) else math.inf), parts
 
 
 def _texts(edges: NDArray[Any]) -> list[str]:

@@ -11,7 +11,7 @@ record, every column that is not a name, target or prediction is a subgroup.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -121,11 +121,11 @@ def parse_predictions(
     return Predictions(frame.assign(**numbers), tuple(targets), roles)
 
 
-def numbers_of(texts: Sequence[str]) -> Columns:
+def numbers_of(texts: Iterable[str]) -> Columns:
     """Texts as numbers, to the last digit; NaN for a text that is none: (n,) -> (n,).
 
-    >>> numbers_of(["0.1", "", "1e3"])
-    array([   0.1,    nan, 1000. ])
+    >>> numbers_of(["0.1", "", "1e3"]).tolist()
+    [0.1, nan, 1000.0]
     """
     return np.array([_number(text) for text in texts])
 
