@@ -25,7 +25,7 @@ from rnc.methods.ranksim import ranksim_loss
 from rnc.methods.simclr import ntxent_loss
 from rnc.methods.supcon import supcon_loss, to_classes
 from rnc.model import Regressor
-from rnc.training.batches import Batches, EncodedBatches, Mixup
+from rnc.training.batches import Batches, Mixup
 from rnc.training.objectives import encoder_objective, head_objective
 from rnc.training.recipes import build_regressor
 from training_cases import END2END, KINDS, columns, quick, same, unnormalised, weights, whole
@@ -241,15 +241,14 @@ def test_a_frozen_encoder_sees_many_batches_at_once(world_size: int) -> None:
 
     batches = served(model, table, rank=world_size - 1, world_size=world_size)
     batches.weights = torch.rand(len(batches))
-    encoded = EncodedBatches(batches, encode, compiled=False)
     options: dict[str, Any] = {"batch_size": 64, "views": 1, "drop_last": False}
-    pairs = list(
-        zip(encoded.epoch("head", 1, **options), batches.epoch("head", 1, **options), strict=True)
-    )
+    picked = list(batches.epoch("head", 1, **options))
+    encoded = list(batches.encoded(iter(picked), encode, batch_size=64, compiled=False))
+    pairs = list(zip(encoded, picked, strict=True))
     assert calls == [1024 // world_size, (1750 - 1024) // world_size]
     assert len(pairs) == 28
     for features, plain in pairs:
-        got, batch = encoded.make(features), batches.make(plain)
+        got, batch = batches.make(features), batches.make(plain)
         expected = model.features(batch.views[:, 0])[:, None]
         torch.testing.assert_close(got.views, expected, rtol=1e-5, atol=1e-6)
         assert torch.equal(got.targets, batch.targets)
@@ -271,8 +270,8 @@ def test_only_the_usual_number_of_samples_is_compiled_for_a_head(
     model = build_regressor(table, quick())
     batches = served(model, table)
     batches._views = torch.compile(batches._views, backend=counted, dynamic=False)
-    encoded = EncodedBatches(batches, model.features, compiled=compiled)
-    list(encoded.epoch("head", 1, batch_size=64, views=1, drop_last=False))
+    picked = batches.epoch("head", 1, batch_size=64, views=1, drop_last=False)
+    list(batches.encoded(picked, model.features, batch_size=64, compiled=compiled))
     assert bool(counts) == compiled
     counts.clear()
     torch.compile(lambda x: x + 1, backend=counted)(torch.ones(2))

@@ -11,8 +11,9 @@ without a wait, so that a CUDA graph can hold it.
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -56,13 +57,15 @@ class Picked(NamedTuple):
     """With whom each sample is mixed, (m,). Then raw and draws are those of all processes."""
     share: Tensor | None = None
     """Of the partner in the mixture, (1,)."""
+    features: Tensor | None = None
+    """What a frozen encoder made of the views of this process, (n, v, d)."""
 
 
 class Batch(NamedTuple):
     """One step's samples for this process."""
 
     views: Tensor
-    """(n, v, ...), float32."""
+    """(n, v, ...), float32; or features (n, v, d)."""
     targets: Tensor
     """(n, t), float64."""
     all_targets: Tensor
@@ -74,17 +77,7 @@ class Batch(NamedTuple):
 class Batches:
     """The training samples, on their device if they fit, served in shuffled batches.
 
-    Args:
-        table: the data.
-        model: augments and standardises.
-        device: where batches are made.
-        rank: of this process.
-        world_size: number of processes.
-        seed: of order and views.
-        resident: keep the samples on a GPU.
-        channels_last: memory order of images.
-        mixup: how to mix samples, where `epoch` is asked to.
-        weights: what each training sample counts, (n,).
+    The model augments and standardises them. `weights` (n,) is what each of them counts.
     """
 
     def __init__(
@@ -150,7 +143,7 @@ class Batches:
             chosen = slice(start, min(start + batch_size, stop))
             drawing = _generator(self.seed, stage, epoch, step)
             everyone = shuffled[chosen]
-            mine = slice(0, len(everyone)) if mixed else self.share_of(len(everyone))
+            mine = slice(0, len(everyone)) if mixed else self._share_of(len(everyone))
             picked = self._pick(everyone, on_device[chosen], mine, views, drawing)
             if mixed:
                 mixing = _generator(self.seed, stage, epoch, step, "mixup")
@@ -173,7 +166,8 @@ class Batches:
         draws = raw = None
         if views > 0:
             # Drawn for the batch of all processes; this process uses its part.
-            like = torch.empty(1, *self.source.shape[1:], dtype=_dtype(self.source))
+            dtype = torch.uint8 if self.source.dtype == np.uint8 else torch.float32
+            like = torch.empty(1, *self.source.shape[1:], dtype=dtype)
             like = like.expand(len(everyone), *like.shape[1:])
             draws = self._to_device(draw_views(like, self.model.augment, views, drawing)[mine])
         if self.resident is None:
@@ -196,26 +190,23 @@ class Batches:
 
     def make(self, picked: Picked) -> Batch:
         """Views and targets of a batch."""
-        mine = self.share_of(len(picked.rows))
+        mine = self._share_of(len(picked.rows))
         targets = self.targets[picked.rows]
         weights = None if self.weights is None else self.weights[picked.rows[mine]]
         if picked.partner is None:
-            views = self.views(picked.rows[mine], picked.raw, picked.draws)
+            views = picked.features
+            if views is None:
+                views = self._make_views(picked.rows[mine], picked.raw, picked.draws)
             return Batch(views, targets[mine], targets, weights)
         assert self.mixup is not None
         assert picked.share is not None
         # A partner may be another process's sample, so each makes the views of the whole batch.
-        views = self.views(picked.rows, picked.raw, picked.draws)
-        views, targets = mix_with(
-            views,
-            targets,
-            picked.partner,
-            picked.share,
-            circle=circle_of(self.mixup.label_distance),
-        )
+        views = self._make_views(picked.rows, picked.raw, picked.draws)
+        circle = circle_of(self.mixup.label_distance)
+        views, targets = mix_with(views, targets, picked.partner, picked.share, circle=circle)
         return Batch(views[mine], targets[mine], targets, weights)
 
-    def views(self, rows: Tensor, raw: Tensor | None, draws: Tensor | None) -> Tensor:
+    def _make_views(self, rows: Tensor, raw: Tensor | None, draws: Tensor | None) -> Tensor:
         """Views of training samples, from their raw values unless these are on the device."""
         if raw is None:
             assert self.resident is not None
@@ -225,7 +216,48 @@ class Batches:
             return eval_view(raw, self.model.augment)[:, None]
         return self._views(raw, self.model.augment, draws)
 
-    def share_of(self, samples: int) -> slice:
+    def encoded(
+        self,
+        batches: Iterator[Picked],
+        encode: Callable[[Tensor], Tensor],
+        *,
+        batch_size: int,
+        compiled: bool,
+    ) -> Iterator[Picked]:
+        """The same batches with the features of a frozen encoder: (n, ...) -> (n, d).
+
+        An encoder in evaluation mode treats every sample alone, so it may see several batches at
+        once. A GPU takes hardly longer for several than for one. Views are compiled for one number
+        of samples, ENCODED_TOGETHER; any other number is not worth compiling.
+        """
+        together = max(1, ENCODED_TOGETHER // batch_size)
+        while several := list(islice(batches, together)):
+            # set_stance takes effect when it is called, not on entering the `with` block.
+            stance = (
+                contextlib.nullcontext()
+                if compiled and len(several) == together
+                else torch.compiler.set_stance("force_eager")
+            )
+            with stance, torch.no_grad():
+                features = self._features(several, encode)
+            for picked, part in zip(several, features, strict=True):
+                yield Picked(picked.rows, None, None, features=part)
+
+    def _features(
+        self, several: list[Picked], encode: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, ...]:
+        """The features of this process's samples of several batches, (n, v, d) for each."""
+        mine = [picked.rows[self._share_of(len(picked.rows))] for picked in several]
+        raw = [picked.raw for picked in several if picked.raw is not None]
+        draws = [picked.draws for picked in several if picked.draws is not None]
+        views = self._make_views(
+            torch.cat(mine), torch.cat(raw) if raw else None, torch.cat(draws) if draws else None
+        )
+        features = encode(views.flatten(0, 1))
+        features = features.reshape(*views.shape[:2], features.shape[1])
+        return torch.split(features, [len(rows) for rows in mine])
+
+    def _share_of(self, samples: int) -> slice:
         """The part of a batch that is this process's."""
         size, more = divmod(samples, self.world_size)
         start = self.rank * size + min(self.rank, more)
@@ -238,89 +270,10 @@ class Batches:
         return values.pin_memory().to(self.device, non_blocking=True)
 
 
-class EncodedBatches:
-    """The same batches of a frozen encoder's features, each as one sample of shape (v, d).
-
-    An encoder in evaluation mode treats every sample alone, so it may see several batches at once.
-    A GPU takes hardly longer for several than for one.
-
-    Args:
-        batches: what to encode.
-        encode: (n, ...) -> (n, d), without gradient.
-        compiled: make the views of ENCODED_TOGETHER samples by compiled code.
-    """
-
-    def __init__(
-        self, batches: Batches, encode: Callable[[Tensor], Tensor], *, compiled: bool
-    ) -> None:
-        self.batches, self.encode, self.seed = batches, encode, batches.seed
-        self.compiled = compiled
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def epoch(
-        self,
-        stage: str,
-        epoch: int,
-        *,
-        batch_size: int,
-        views: int,
-        drop_last: bool,
-        mixed: bool = False,
-    ) -> Iterator[Picked]:
-        """The batches that `Batches.epoch` gives, with features in the place of raw samples."""
-        together = max(1, ENCODED_TOGETHER // batch_size)
-        waiting: list[Picked] = []
-        for picked in self.batches.epoch(
-            stage, epoch, batch_size=batch_size, views=views, drop_last=drop_last, mixed=mixed
-        ):
-            waiting.append(picked)
-            if len(waiting) == together:
-                yield from self._encoded(waiting, is_full=True)
-                waiting = []
-        if waiting:
-            yield from self._encoded(waiting, is_full=False)
-
-    def make(self, picked: Picked) -> Batch:
-        """Features and targets of a batch."""
-        assert picked.raw is not None
-        mine = self.batches.share_of(len(picked.rows))
-        targets, weights = self.batches.targets[picked.rows], self.batches.weights
-        weights = None if weights is None else weights[picked.rows[mine]]
-        return Batch(picked.raw, targets[mine], targets, weights)
-
-    def _encoded(self, several: Sequence[Picked], *, is_full: bool) -> Iterator[Picked]:
-        mine = [picked.rows[self.batches.share_of(len(picked.rows))] for picked in several]
-        raw = [picked.raw for picked in several if picked.raw is not None]
-        draws = [picked.draws for picked in several if picked.draws is not None]
-        # Views are compiled for one number of samples; any other number is not worth compiling.
-        # set_stance takes effect when it is called, not on entering the `with` block.
-        as_compiled = self.compiled and is_full
-        stance = (
-            contextlib.nullcontext() if as_compiled else torch.compiler.set_stance("force_eager")
-        )
-        with stance, torch.no_grad():
-            views = self.batches.views(
-                torch.cat(mine),
-                torch.cat(raw) if raw else None,
-                torch.cat(draws) if draws else None,
-            )
-            features = self.encode(views.flatten(0, 1))
-            features = features.reshape(*views.shape[:2], features.shape[1])
-        parts = torch.split(features, [len(rows) for rows in mine])
-        for picked, part in zip(several, parts, strict=True):
-            yield Picked(picked.rows, part, None)
-
-
 def _channels_last_views(raw: Tensor, augment: Augment, draws: Tensor) -> Tensor:
     views = views_from(raw, augment, draws)
     images = views.flatten(0, 1).contiguous(memory_format=torch.channels_last)
     return images.view(*views.shape[:2], *images.shape[1:])
-
-
-def _dtype(x: NDArray[np.generic]) -> torch.dtype:
-    return torch.uint8 if x.dtype == np.uint8 else torch.float32
 
 
 def _generator(*key: int | str) -> torch.Generator:

@@ -68,7 +68,7 @@ class StageState:
         """Remember the weights if they are the best so far."""
         if error is not None and (self.best is None or error < self.best_error):
             self.best_error = error
-            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+            self.best = weights_of(self.model)
 
     def finish(self) -> None:
         """Leave the best weights in the model."""
@@ -131,6 +131,11 @@ class StageState:
             self.best_error = note["best_error"]
         records: Records = note["records"]
         return records
+
+
+def weights_of(model: Regressor) -> dict[str, Tensor]:
+    """A copy of all that a model has learned."""
+    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def pack_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -18,9 +18,8 @@ WARM_UP_STEPS = 3
 class GraphedStep:
     """Calls a step; from the fourth call on, replays it for batches of the size of the first.
 
-    Args:
-        step: works on the device alone, without a wait, and leaves its results in tensors that
-            stay where they are.
+    The step works on the device alone, without a wait, and leaves its results in tensors that stay
+    where they are.
     """
 
     def __init__(self, step: Callable[[Picked], None]) -> None:

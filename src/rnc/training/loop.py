@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from rnc.config import FitConfig, Optimizer
 from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
-from rnc.training.batches import Batches, EncodedBatches, Picked, seed_of
+from rnc.training.batches import Batches, Picked, seed_of
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
 from rnc.training.optim import learning_rate, make_optimizer, set_rate
@@ -55,9 +55,7 @@ class Stage:
 def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
     """Fabric for the device and precision asked for, in one process or under torchrun.
 
-    Args:
-        config: device and precision.
-        own: the encoder is the caller's own, so it may have parameters that it does not use.
+    With `own`, the encoder is the caller's own and may have parameters that it does not use.
     """
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
@@ -89,8 +87,9 @@ def run_stage(
     model: Regressor,
     objective: Objective,
     stage: Stage,
-    batches: Batches | EncodedBatches,
+    batches: Batches,
     *,
+    encode: Callable[[Tensor], Tensor] | None = None,
     validate: Callable[[], float] | None = None,
     watch: Callable[[], float] | None = None,
     start: Record | None = None,
@@ -101,20 +100,12 @@ def run_stage(
 ) -> Iterator[Record]:
     """Train what an objective holds in place; with `validate`, end with the best weights.
 
-    Args:
-        fabric: from `make_fabric`.
-        model: what validation and checkpoints see, on the device of fabric.
-        objective: what to minimise; holds the parts of the model that are trained.
-        stage: how.
-        batches: the training samples.
-        validate: the error on the validation split, lower is better; None keeps the last weights.
-        watch: without validate, an error that is shown QUICK_PROBES times and chooses nothing.
-        start: the record of the model as it is, epoch 0; its weights may then be the best. None:
-            only weights after an epoch may be.
-        checkpoint: file to continue from if it holds this stage, and to write after every epoch.
-        compiled: compile the encoder, for batches of the full size.
-        graphed: replay steps of the full size as a CUDA graph.
-        scaled: gradients are scaled for 16-bit floats.
+    `encode` is a frozen encoder, (n, ...) -> (n, d); the objective then sees features. `validate`
+    is the error on the validation split. Without it, `watch` is shown QUICK_PROBES times and
+    chooses nothing. `start` is the record of the model as it is, epoch 0, if its weights may be the
+    best. The file `checkpoint` is continued from if it holds this stage, and written after every
+    epoch. `compiled` and `graphed` are for batches of the full size, and with a frozen encoder
+    `compiled` is for the views. `scaled` means that gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
     optimizer = make_optimizer(
@@ -137,9 +128,11 @@ def run_stage(
         state.note_error(start.val_error)
         records.append(start)
         yield start
-    if compiled:
+    if compiled and encode is None:
         objective.compile_encoder()
-    run_epoch = _EpochRunner(fabric, objective, optimizer, stage, batches, graphed)
+    run_epoch = _EpochRunner(
+        fabric, objective, optimizer, stage, batches, encode, compiled, graphed
+    )
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
         records.append(run_epoch(epoch, validate, watch))
         if validate is not None:
@@ -171,10 +164,13 @@ class _EpochRunner:
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         stage: Stage,
-        batches: Batches | EncodedBatches,
+        batches: Batches,
+        encode: Callable[[Tensor], Tensor] | None,
+        compiled: bool,
         graphed: bool,
     ) -> None:
         self.fabric, self.stage, self.batches, self.objective = fabric, stage, batches, objective
+        self.encode, self.compiled = encode, compiled
         self.rates = optimizer  # Fabric's wrapper below shares its parameter groups
         self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
         self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
@@ -182,10 +178,7 @@ class _EpochRunner:
         self.full_step = GraphedStep(self._step) if graphed else self._step
 
     def __call__(
-        self,
-        epoch: int,
-        validate: Callable[[], float] | None,
-        watch: Callable[[], float] | None,
+        self, epoch: int, validate: Callable[[], float] | None, watch: Callable[[], float] | None
     ) -> Record:
         """Train for an epoch and measure the error, if it is time."""
         stage, started = self.stage, time.perf_counter()
@@ -195,13 +188,13 @@ class _EpochRunner:
         self.objective.train()
         loss, gap = self._train(epoch)
         self.objective.after_epoch()
-        check_finite(loss, stage.name, epoch, hint=self.objective.hint)
+        stop_if_diverged(loss, stage.name, epoch, hint=self.objective.hint)
         error = None
         if validate is not None:
             error = validate()
         elif watch is not None and epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0:
             error = watch()
-        check_finite(0.0 if error is None else error, stage.name, epoch, what="validation error")
+        stop_if_diverged(error or 0.0, stage.name, epoch, what="validation error")
         seconds = time.perf_counter() - started
         return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
 
@@ -210,14 +203,7 @@ class _EpochRunner:
         stage, samples = self.stage, 0
         self.totals.zero_()
         self.optimizer.zero_grad()
-        for picked in self.batches.epoch(
-            stage.name,
-            epoch,
-            batch_size=stage.batch_size,
-            views=stage.views,
-            drop_last=stage.drop_last,
-            mixed=stage.mixed,
-        ):
+        for picked in self._picked(epoch):
             samples += len(picked.rows)
             if len(picked.rows) == stage.batch_size:
                 self.full_step(picked)
@@ -230,6 +216,20 @@ class _EpochRunner:
             self._update()
         loss, bound = (self.totals / max(1, samples)).tolist()
         return loss, None if stage.bound is None else loss - bound
+
+    def _picked(self, epoch: int) -> Iterator[Picked]:
+        stage, size = self.stage, self.stage.batch_size
+        picked = self.batches.epoch(
+            stage.name,
+            epoch,
+            batch_size=size,
+            views=stage.views,
+            drop_last=stage.drop_last,
+            mixed=stage.mixed,
+        )
+        if self.encode is None:
+            return picked
+        return self.batches.encoded(picked, self.encode, batch_size=size, compiled=self.compiled)
 
     def _step(self, picked: Picked) -> None:
         """One step, without a wait for the device."""
@@ -256,7 +256,7 @@ class _EpochRunner:
         self.pending = 0
 
 
-def check_finite(
+def stop_if_diverged(
     value: float, stage: str, epoch: int, what: str = "loss", *, hint: str = ""
 ) -> None:
     """Raise where training diverged, before more hours are spent on it."""

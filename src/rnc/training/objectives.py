@@ -23,14 +23,7 @@ from rnc.training.units import loss_size
 def encoder_objective(
     model: Regressor, config: FitConfig, setup: MethodSetup, own: PairLoss | None = None
 ) -> Objective:
-    """What shapes the representation before a head is trained on it.
-
-    Args:
-        model: its encoder is trained.
-        config: which objective.
-        setup: what the objective is made for.
-        own: the function that objective "own" minimises.
-    """
+    """What shapes the representation before a head is trained on it; objective "own" is `own`."""
     if own is not None:
         return FeatureObjective(model.encoder, global_loss(own, gather=setup.gather))
     return config.objective_spec.build(model.encoder, setup)
@@ -42,14 +35,7 @@ def head_objective(
     setup: MethodSetup,
     terms: Sequence[tuple[float, PairLoss]] = (),
 ) -> Objective:
-    """The head's loss with the regularizer of the config, for encoder and head.
-
-    Args:
-        model: what is trained.
-        config: which regularizer, and its weight.
-        setup: what the regularizer is made for.
-        terms: further losses and their weights.
-    """
+    """The head's loss with the regularizer of the config and further weighted losses."""
     spec, calibration, gather = config.regularizer_spec, None, setup.gather
     if spec is not None and spec.calibration is not None:
         calibration = spec.calibration(setup)

@@ -20,15 +20,9 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """SGD with momentum 0.9, as in the paper, or AdamW; on a GPU as one fused kernel.
 
-    Args:
-        name: which.
-        parameters: what it changes.
-        lr: learning rate.
-        weight_decay: as torch has it.
-        graphed: for CUDA parameters, a step can be held in a CUDA graph: the learning rate is a
-            tensor that `set_rate` changes. Steps round in the same way with it and without.
-        scaled: gradients are scaled for 16-bit floats. Then there is no fused kernel: it would undo
-            the scale by itself, but only after Fabric has clipped the gradients.
+    If `graphed`, a CUDA graph can hold a step: the learning rate is a tensor that `set_rate`
+    changes. Steps round in the same way with it and without. If gradients are `scaled` for 16-bit
+    floats, there is no fused kernel: it would undo the scale only after Fabric has clipped.
     """
     parameters = list(parameters)
     fused = (parameters[0].is_cuda and not scaled) or None

@@ -42,15 +42,9 @@ def solve_head(
     Both are infinite if no penalty gave finite predictions. The result does not depend on the scale
     of the head, but for where huber's beta is.
 
-    Args:
-        head: its linear layer is overwritten.
-        features: of the training samples, (n, d).
-        targets: theirs, (n, t).
-        val_features: of the samples that choose the penalty, (m, d).
-        val_targets: theirs, (m, t).
-        steps: how many iterations a penalty gets at most.
-        measure: the error of predictions (m, t) for targets (m, t) that chooses the penalty.
-        weights: what each training sample counts, with mean 1: (n,). None: all the same.
+    Training features are (n, d) and targets (n, t). The penalty is chosen by the `measure` of the
+    predictions for (m, d) and (m, t), each penalty having at most so many steps. `weights` (n,) is
+    what each training sample counts, with mean 1.
     """
     features, val_features = features.double(), val_features.double()
     shift = features.mean(dim=0)
@@ -89,14 +83,8 @@ def probe_error(
 ) -> float:
     """The error of ridge regression on the features: a quick measure of how good they are.
 
-    That of the best of several penalties; infinite if a feature is not finite.
-
-    Args:
-        features: of some training samples, (n, d).
-        targets: theirs, (n, t).
-        val_features: of the samples to predict, (m, d).
-        val_targets: theirs, (m, t).
-        measure: the error of predictions (m, t) for targets (m, t).
+    That of the best of several penalties; infinite if a feature is not finite. The arguments are
+    those of `solve_head`.
     """
     features, val_features = features.double(), val_features.double()
     if not (features.isfinite().all() and val_features.isfinite().all()):
@@ -145,10 +133,7 @@ def _minimise(
     head: Head, features: Tensor, targets: Tensor, weights: Tensor, penalty: float, steps: int
 ) -> None:
     optimizer = torch.optim.LBFGS(
-        head.parameters(),
-        max_iter=steps,
-        history_size=20,
-        line_search_fn="strong_wolfe",
+        head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
     )
 
     def objective() -> Tensor:

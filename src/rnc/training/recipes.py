@@ -26,9 +26,10 @@ from rnc.heads import head_config
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
+from rnc.training.checkpoint import weights_of
 from rnc.training.record import Record
 from rnc.training.speed import tf32
-from rnc.training.stages import SchemeRunner, weights_of
+from rnc.training.stages import SchemeRunner
 from rnc.training.units import for_optimizer
 
 AUTO = ("end2end", "probe", "finetune", "regularize")

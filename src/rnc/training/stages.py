@@ -18,9 +18,9 @@ from rnc.loss.pairwise import circle_of
 from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
 from rnc.model import Regressor, without_head
-from rnc.training.batches import Batches, EncodedBatches, Mixup, seed_of
-from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, write_stage
-from rnc.training.loop import Stage, check_finite, make_fabric, run_stage
+from rnc.training.batches import Batches, Mixup, seed_of
+from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, weights_of, write_stage
+from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, head_objective
 from rnc.training.record import Record
 from rnc.training.speed import is_compiled, is_graphed
@@ -34,13 +34,7 @@ StageFunction = Callable[[str], Iterator[Record]]
 class SchemeRunner:
     """Runs the stages of a scheme, and holds what they share.
 
-    Args:
-        model: trained in place.
-        table: training and validation rows.
-        config: resolved.
-        folder: where checkpoints live.
-        own: the function that objective "own" minimises.
-        encoder_weights: taken as they are in the place of a first stage.
+    The arguments are those of `rnc.training.recipes.train`, with a resolved config.
     """
 
     def __init__(
@@ -90,7 +84,7 @@ class SchemeRunner:
             self._new_l1_head()
         stages: dict[str, StageFunction] = {
             "probe": self._head_stage,
-            "two-stage": self._refit_stage,
+            "two-stage": partial(self._head_stage, weighted=False),
             "finetune": self._finetune_stage,
             "regularize": self._regularize_stage,
             "end2end": self._end2end_stage,
@@ -152,20 +146,18 @@ class SchemeRunner:
         compiled = is_compiled(self.config, self.model, stage, len(self.batches))
         if compiled:
             self.batches.compile()
-        encoded = None
-        if frozen:
-            encoded = EncodedBatches(self.batches, self._encode_frozen, compiled=compiled)
         return run_stage(
             self.fabric,
             self.model,
             objective,
             stage,
-            self.batches if encoded is None else encoded,
+            self.batches,
+            encode=self._encode_frozen if frozen else None,
             validate=validate,
             watch=self.validation.encoder_error,
             start=start,
             checkpoint=self._file("last.safetensors"),
-            compiled=compiled and not frozen,
+            compiled=compiled,
             graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
             scaled=self.config.precision == "16",
         )
@@ -232,7 +224,7 @@ class SchemeRunner:
         loss, _ = self._solve(name, self.weights)
         epochs, error = self.config.head_epochs, self.validation.model_error()
         assert epochs is not None
-        check_finite(error, name, 0, what="validation error")
+        stop_if_diverged(error, name, 0, what="validation error")
         seconds = time.perf_counter() - started
         start = Record(name, 0, epochs, 0.0, loss, None, error, seconds)
         stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
@@ -244,9 +236,6 @@ class SchemeRunner:
         targets = self.batches.known_targets
         head = head_config("l1", self.model.head.config.d, targets)
         self.model.replace_head(for_optimizer(head, self.config))
-
-    def _refit_stage(self, name: str) -> Iterator[Record]:
-        return self._head_stage(name, weighted=False)
 
     def _head_stage(self, name: str, *, weighted: bool = True) -> Iterator[Record]:
         config = self.config
@@ -279,13 +268,8 @@ class SchemeRunner:
 
     def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
         loss, error = self.validation.solve_head(weights)
-        check_finite(loss, name, 1)
+        stop_if_diverged(loss, name, 1)
         return loss, error
-
-
-def weights_of(model: Regressor) -> dict[str, Tensor]:
-    """A copy of all that a model has learned."""
-    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def _lds(targets: Tensor, config: FitConfig) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise
-from rnc.metrics import error_measure
+from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
 from rnc.training.probe import probe_error, solve_head
 
@@ -18,15 +18,9 @@ PROBED_ROWS = 1024
 
 
 class Validation:
-    """The errors of a model on validation rows, the same number in every process.
+    """The errors of a model, as it is at a call, on validation rows.
 
-    Running statistics differ between processes, so the first one decides.
-
-    Args:
-        fabric: of the training.
-        model: as it is when a method is called.
-        table: training and validation rows.
-        label_distance: chooses how an error is measured.
+    Running statistics differ between processes, so the first one decides for all.
     """
 
     def __init__(
@@ -38,17 +32,16 @@ class Validation:
     def model_error(self) -> float:
         """The error of the model's predictions; infinite if one is not finite."""
         rows = self.table.rows("val")
-        predicted = self.model.predict(self.table.x[rows])
-        is_finite = bool(np.isfinite(predicted).all())
-        error = self.measure(predicted, self.table.y[rows]) if is_finite else math.inf
-        return self.fabric.broadcast(error)
+        return self._error(self.model.predict(self.table.x[rows]), self.table.y[rows])
 
     def head_error(self, features: Tensor, targets: Tensor) -> float:
         """The error of the head on given features (n, d) for targets (n, t)."""
         with torch.no_grad():
-            predicted = self.model.head.decode(self.model.head(features))
-        error = self.measure(predicted, targets) if predicted.isfinite().all() else math.inf
-        return self.fabric.broadcast(error)
+            return self._error(self.model.head.decode(self.model.head(features)), targets)
+
+    def _error(self, predicted: Values, targets: Values) -> float:
+        is_finite = torch.as_tensor(predicted).isfinite().all()
+        return self.fabric.broadcast(self.measure(predicted, targets) if is_finite else math.inf)
 
     def encoder_error(self) -> float:
         """The error of a quick probe of the encoder as it is."""
@@ -65,6 +58,5 @@ class Validation:
 
     def solve_head(self, weights: Tensor | None) -> tuple[float, float]:
         """Solve the head on the encoder as it is; its training loss and validation error."""
-        train, val = self.embedded("train"), self.embedded("val")
-        head = self.model.head
-        return solve_head(head, *train, *val, measure=self.measure, weights=weights)
+        rows = (*self.embedded("train"), *self.embedded("val"))
+        return solve_head(self.model.head, *rows, measure=self.measure, weights=weights)
