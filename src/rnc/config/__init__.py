@@ -164,18 +164,14 @@ class FitConfig:
         return self.scheme in ("probe", "finetune", "regularize", "auto")
 
     @property
-    def active_methods(self) -> list[registry.ActiveMethod]:
-        """The methods that have a part in the scheme, with their limits."""
+    def active_methods(self) -> dict[str, registry.MethodSpec]:
+        """The methods that have a part in the scheme, by what a message calls them."""
         methods = {
             f"objective {self.objective}": self.objective_spec if self.uses_objective else None,
             f"regularizer {self.regularizer}": self.regularizer_spec,
             "lds": registry.LDS if self.lds else None,
         }
-        return [
-            registry.ActiveMethod(label, spec.limits_with(original=self.original), spec.limits)
-            for label, spec in methods.items()
-            if spec is not None
-        ]
+        return {label: spec for label, spec in methods.items() if spec is not None}
 
     @property
     def counts_in_bins(self) -> bool:

@@ -169,11 +169,11 @@ def _check_regularizer(config: "FitConfig") -> None:
 
 def check_limit(config: "FitConfig", limit: str, got: str) -> None:
     """Raise if a method of the config has this field of `Limits`, which forbids what we got."""
-    for label, limits, plain in config.active_methods:
-        if reason := getattr(limits, limit):
+    for label, method in config.active_methods.items():
+        if reason := getattr(method.limits_with(original=config.original), limit):
             able = [name for name, spec in REGULARIZERS.items() if not getattr(spec.limits, limit)]
             other = f"Use regularizer {' or '.join(able)}, or none."
-            remedy = other if getattr(plain, limit) else "Leave --original out."
+            remedy = other if getattr(method.limits, limit) else "Leave --original out."
             raise ValueError(f"{label} {reason}; got {got}. {remedy}")
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rnc.loss.batch import as_targets
 from rnc.loss.pairwise import Pairwise, circle_of, resolve_label_distance
-from rnc.methods.labels import check_labels
+from rnc.methods.labels import check_labels, check_positive
 
 RELATIVE_BANDWIDTH = 0.2
 """The default bandwidth, in units of the spread of the targets."""
@@ -31,13 +31,10 @@ def partner_probabilities(
 ) -> Tensor:
     """The probability of each partner j of each i: (n,) or (n, t) -> (n, n), float64.
 
-    Args:
-        targets: of the samples to mix with each other: a batch, or a whole data set.
-        bandwidth: in the units of the label distance, as published. None is 0.2 times the spread
-            of these targets: the root of half the mean squared distance of two of them, which is
-            the standard deviation of a single target.
-        label_distance: as for `rnc_loss`.
-        validate: look for NaN and infinite values. This waits once for a GPU.
+    The bandwidth is in the units of the label distance, as published. None is 0.2 times the spread
+    of these targets: the root of half the mean squared distance of two of them, which is the
+    standard deviation of a single target. `validate` looks for NaN and infinite values, and waits
+    once for a GPU.
 
     >>> partner_probabilities(torch.tensor([20.0, 21.0, 60.0]), bandwidth=1.0).round(decimals=2)
     tensor([[0.6200, 0.3800, 0.0000],
@@ -57,12 +54,7 @@ def partners(
 ) -> Tensor:
     """A random partner of each sample: (n,) or (n, t) -> (n,), rows of the batch.
 
-    Args:
-        targets: as for `partner_probabilities`, and so are bandwidth, label_distance and validate.
-        bandwidth: see there.
-        label_distance: see there.
-        generator: draws the partners; of any device.
-        validate: see there.
+    The options are those of `partner_probabilities`. The generator may be of any device.
     """
     log_weights = _log_weights(targets, bandwidth, label_distance, validate)
     device = log_weights.device if generator is None else generator.device
@@ -86,24 +78,15 @@ def mix(
     """A batch and its targets, each sample mixed with a partner of near label; shapes stay.
 
     Whole numbers become float32. Targets on a circle, and angles, are mixed along the shorter way
-    around, so that a mixture may lie outside of 0 to period.
-
-    Args:
-        x: (n, ...), of any shape: images, signals, tables, or views (n, v, ...).
-        targets: (n,) or (n, t).
-        alpha: of the Beta distribution; larger mixes more evenly.
-        per_sample: draw a share for each sample, instead of one for the batch.
-        bandwidth: as for `partner_probabilities`.
-        label_distance: see there.
-        generator: draws partners and shares. One on the CPU makes nothing wait for a GPU.
-        validate: see there.
+    around, so that a mixture may lie outside of 0 to period. A larger alpha mixes more evenly.
+    `per_sample` draws a share for each sample, instead of one for the batch. Other options are
+    those of `partner_probabilities`. A generator on the CPU makes nothing wait for a GPU.
 
     >>> x, y = mix(torch.rand(8, 3, 16, 16), torch.arange(8))
     >>> x.shape, y.shape, y.dtype
     (torch.Size([8, 3, 16, 16]), torch.Size([8]), torch.float32)
     """
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"alpha must be a positive number; got {alpha}.")
+    check_positive(alpha=alpha)
     if x.shape[:1] != targets.shape[:1] or x.device != targets.device:
         raise ValueError(
             "mix needs x (n, ...) and targets (n,) or (n, t) with the same n on one device; got "
@@ -126,12 +109,8 @@ def mix_with(
 ) -> tuple[Tensor, Tensor]:
     """A batch and its targets, mixed with given partners; nothing here waits for a GPU.
 
-    Args:
-        x: (n, ...).
-        targets: (n,) or (n, t).
-        partner: from `partners`, (n,).
-        share: of the partner in each mixture, from `partner_share`: (n,) or (1,).
-        circle: the length of the circle that the targets are on; None is a line.
+    Partners (n,) are from `partners`, and their share in a mixture, (n,) or (1,), is from
+    `partner_share`. `circle` is the length of the circle that the targets are on, if they are.
     """
     x, y = (rows if rows.is_floating_point() else rows.float() for rows in (x, targets))
     step = y.double()[partner] - y.double()
@@ -152,10 +131,7 @@ def partner_share(alpha: float, number: int, *, generator: torch.Generator | Non
 
 
 def _log_weights(
-    targets: Tensor,
-    bandwidth: float | None,
-    label_distance: str | Pairwise,
-    validate: bool,
+    targets: Tensor, bandwidth: float | None, label_distance: str | Pairwise, validate: bool
 ) -> Tensor:
     if bandwidth is not None and not 0 < bandwidth < math.inf:
         raise ValueError(f"bandwidth must be a positive number, or None; got {bandwidth}.")
@@ -167,14 +143,11 @@ def _log_weights(
     if validate:
         check_labels(rows, "c_mixup")
     distances = resolve_label_distance(label_distance)(rows, rows)
-    if bandwidth is None:
-        n = rows.shape[0]
-        spread = (distances.square().sum() / (2 * n * n)).sqrt()
-        # Where all targets are equal, all partners are equally likely.
-        distances = distances / (RELATIVE_BANDWIDTH * spread).clamp(min=1e-300)
-    else:
-        distances = distances / bandwidth
-    return distances.square() / -2
+    if bandwidth is not None:
+        return (distances / bandwidth).square() / -2
+    spread = (distances.square().sum() / (2 * len(rows) * len(rows))).sqrt()
+    # Where all targets are equal, all partners are equally likely.
+    return (distances / (RELATIVE_BANDWIDTH * spread).clamp(min=1e-300)).square() / -2
 
 
 def _like(share: Tensor, rows: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from torch.nn.functional import linear
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from rnc.loss.distributed import global_mean, world_size
-from rnc.methods.labels import check_labels
+from rnc.methods.labels import check_labels, check_positive
 from rnc.methods.objective import BatchLabels, MethodSetup, Objective, compiled
 from rnc.methods.projection import unit_length
 
@@ -46,14 +46,9 @@ class DinoHead(nn.Module):
         prototypes: int = 65536,
         layers: int = 3,
     ) -> None:
-        """Make the layers, with small normal weights.
+        """Make an MLP from d features to a bottleneck, with small normal weights.
 
-        Args:
-            d: number of features.
-            hidden: width between the layers of the MLP.
-            bottleneck: its output.
-            prototypes: number of outputs. 4096 are common for some 100,000 images.
-            layers: of the MLP; 1 is a single linear layer.
+        One layer is a single linear layer. 4096 prototypes are common for some 100,000 images.
         """
         super().__init__()
         if min(d, hidden, bottleneck, prototypes, layers) < 1:
@@ -74,10 +69,8 @@ class DinoHead(nn.Module):
     def forward(self, features: Tensor, *, learning: Tensor | None = None) -> Tensor:
         """One output per prototype, a cosine.
 
-        Args:
-            features: (n, d) or (n, v, d).
-            learning: the share of their gradient that reaches the prototypes, a scalar: 0 in
-                epoch 0, then 1. A tensor can change where a CUDA graph repeats the step.
+        `learning` is the share of their gradient that reaches the prototypes: 0 in epoch 0, then 1.
+        As a tensor it can change where a CUDA graph repeats the step.
         """
         prototypes: Tensor = self.prototypes
         if learning is not None:
@@ -111,26 +104,19 @@ class DinoLoss(nn.Module):
         gather: bool = False,
         validate: bool = True,
     ) -> None:
-        """Start with centre 0.
+        """Start with centre 0, of which each step keeps the part centre_momentum.
 
-        Args:
-            prototypes: number of outputs.
-            student_temperature: divides the student's outputs.
-            teacher_temperature: divides the teacher's, from epoch warmup_epochs - 1 on.
-            warmup_temperature: divides the teacher's in epoch 0, then grows in a line.
-            warmup_epochs: how many epochs that takes.
-            centre_momentum: the part of the centre that stays at each step.
-            gather: under torch.distributed, mean and centre are those of the global batch.
-            validate: look for NaN and infinite values. This waits for a GPU.
+        The teacher's temperature goes in a line from warmup_temperature in epoch 0 to
+        teacher_temperature in epoch warmup_epochs - 1, and stays there. With `gather`, under
+        torch.distributed, mean and centre are those of the global batch. `validate` looks for NaN
+        and infinite values, and waits for a GPU.
         """
         super().__init__()
-        for name, value in (
-            ("student_temperature", student_temperature),
-            ("teacher_temperature", teacher_temperature),
-            ("warmup_temperature", warmup_temperature),
-        ):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be a positive number; got {value}.")
+        check_positive(
+            student_temperature=student_temperature,
+            teacher_temperature=teacher_temperature,
+            warmup_temperature=warmup_temperature,
+        )
         _check_share("centre_momentum", centre_momentum)
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
@@ -144,10 +130,8 @@ class DinoLoss(nn.Module):
     def forward(self, student: Tensor, teacher: Tensor, *, epoch: int = 0) -> Tensor:
         """The mean loss: student (n, v, k), teacher (n, w, k) -> (); w <= v are the first views.
 
-        Args:
-            student: outputs of the student for all views, v >= 2.
-            teacher: outputs of the teacher; no gradient goes there.
-            epoch: from 0, for the temperature of the teacher.
+        There are v >= 2 views. No gradient reaches the teacher, whose temperature is that of the
+        epoch, from 0.
         """
         self._check(student, teacher)
         together = self.gather and world_size() > 1
@@ -241,15 +225,9 @@ def cosine_schedule(
 ) -> float:
     """The value at a step: a line from start to base, then half a cosine from base to final.
 
-    For the teacher's momentum (0.996 to 1), the learning rate and the weight decay.
-
-    Args:
-        step: from 0; from `steps` on, the value is final.
-        steps: their number.
-        base: the first value after the warm-up.
-        final: the value that would come after the last step.
-        warmup: steps of the line, base being the last.
-        start: where the line begins.
+    For the teacher's momentum (0.996 to 1), the learning rate and the weight decay. Steps count
+    from 0. Base is the last value of the warm-up and the first after it; final is the value from
+    `steps` on.
 
     >>> [round(cosine_schedule(i, 4, base=0.996, final=1.0), 4) for i in range(5)]
     [0.996, 0.9966, 0.998, 0.9994, 1.0]

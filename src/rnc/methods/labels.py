@@ -1,5 +1,6 @@
-"""Labels as groups: which rows share one, and which bin each falls into."""
+"""Labels as groups: which rows share one, which bin each falls into; and checks of arguments."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -53,15 +54,10 @@ def to_classes(
     """The class of each target, as the head `dex` has it: (n,) or (n, t) -> (n, t), whole numbers.
 
     With several targets, a class is the tuple of bins, which is a row. Angles are no different: a
-    bin per angle, where 359 and 0 degrees are far apart.
-
-    Args:
-        targets: any real numbers; beyond low or high they count as the nearest class.
-        low: the lowest class centre; one number, or one per target.
-        high: the last class centre is the first one at or above it.
-        step: between class centres; None is 1 for whole ends at most 200 apart, otherwise
-            (high - low) / 100.
-        validate: look for NaN, which would be class 0. This waits once for a GPU.
+    bin per angle, where 359 and 0 degrees are far apart. The lowest class centre is low, and the
+    last one is the first at or above high; targets beyond them count as the nearest class. A step
+    of None is 1 for whole ends at most 200 apart, otherwise (high - low) / 100. `validate` looks
+    for NaN, which would be class 0, and waits once for a GPU.
 
     >>> to_classes(torch.tensor([-3.0, 0.4, 0.5, 99.0]), low=0, high=10)[:, 0]
     tensor([ 0,  0,  1, 10])
@@ -85,6 +81,13 @@ def grid_classes(rows: Tensor, grid: Grid) -> Tensor:
     return torch.cat(
         [nearest_class((y - low) / step, bins) for y, low, step, bins in columns], dim=1
     )
+
+
+def check_positive(**values: float) -> None:
+    """Raise for a value that is not a positive number, by its name."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a positive number; got {value}.")
 
 
 def check_labels(targets: Tensor, caller: str, features: Tensor | None = None) -> None:

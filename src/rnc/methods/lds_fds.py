@@ -15,7 +15,6 @@ Beside the RnC loss: both use that near labels are alike, as RnC does, but neith
 of the features. They are added to the training of a head.
 """
 
-import math
 from typing import Literal, get_args
 
 import numpy as np
@@ -27,7 +26,7 @@ from torch import Tensor
 from rnc.heads import PerTarget
 from rnc.loss.batch import as_rows, as_targets
 from rnc.loss.distributed import world_size
-from rnc.methods.labels import Grid, check_labels, grid_classes, label_grid
+from rnc.methods.labels import Grid, check_labels, check_positive, grid_classes, label_grid
 from rnc.methods.objective import Calibration, MethodSetup
 
 Kernel = Literal["gaussian", "triang", "laplace"]
@@ -48,21 +47,14 @@ def lds_weights(
 ) -> Tensor:
     """The weight of each training sample, with mean 1: (n,) or (n, t) -> (n,), float64.
 
-    Bins are the classes of the head `dex`; with several targets, a bin is a tuple of them and the
-    window a product. Costs m^2 for m bins with samples, once.
+    Bins are the classes of the head `dex`, with low, high and step as for `rnc.heads.head_config`.
+    With several targets, a bin is a tuple of them and the window a product. Costs m^2 for m bins
+    with samples, once. "sqrt_inv" weighs by 1 / sqrt of the count, "inverse" by 1 / count. The
+    window is that of `label_window`; kernel None smooths nothing.
 
-    Args:
-        targets: those of all training samples, of any sign.
-        low: as for `rnc.heads.head_config`, and so are high and step.
-        high: see there.
-        step: see there.
-        reweight: "sqrt_inv" is 1 / sqrt of the count, "inverse" 1 / count.
-        kernel: the form of the window; None smooths nothing.
-        size: the number of bins in the window, odd.
-        sigma: its width in bins; "triang" has none.
-        original: as published. One target, cut to whole numbers 0 .. 120. The tails of the Gaussian
-            fold back into the window; with "inverse", smoothed counts are cut to whole numbers and
-            bins without samples count 5.
+    `original` is as published. One target, cut to whole numbers 0 .. 120. The tails of the Gaussian
+    fold back into the window; with "inverse", smoothed counts are cut to whole numbers and bins
+    without samples count 5.
 
     >>> lds_weights(torch.tensor([20.0, 20.0, 20.0, 20.0, 60.0]), kernel=None)
     tensor([0.8333, 0.8333, 0.8333, 0.8333, 1.6667], dtype=torch.float64)
@@ -87,13 +79,10 @@ def lds_weights(
 def label_window(
     kernel: Kernel, size: int, sigma: float, *, folded: bool = False
 ) -> NDArray[np.float64]:
-    """A window over bins with 1 in the middle: (size,).
+    """A window over an odd number of bins with 1 in the middle: (size,).
 
-    Args:
-        kernel: its form.
-        size: the number of bins, odd.
-        sigma: its width, in bins.
-        folded: a Gaussian whose tails beyond the window are reflected into it, as published.
+    Its width sigma is in bins; "triang" has none. If `folded`, the tails of the Gaussian beyond the
+    window are reflected into it, as published.
 
     >>> label_window("gaussian", 5, 2.0).round(3).tolist()
     [0.607, 0.882, 1.0, 0.882, 0.607]
@@ -104,8 +93,7 @@ def label_window(
         raise ValueError(
             f"size must be an odd number >= 1, so that a bin has a middle; got {size}."
         )
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma must be a positive number; got {sigma}.")
+    check_positive(sigma=sigma)
     steps = np.abs(np.arange(size) - size // 2)
     if kernel == "triang":
         window = 1 - steps / (size // 2 + 1)
@@ -197,23 +185,18 @@ class FDS(Calibration):
     ) -> None:
         """Start without statistics: features stay as they are.
 
-        Args:
-            d: number of features.
-            low: the lowest bin, as for the head `dex`; labels beyond the bins count as the nearest.
-            high: the last bin.
-            step: between bins; None as for the head.
-            kernel: the form of the window.
-            size: the number of bins in the window, odd.
-            sigma: its width in bins.
-            momentum: the part of a bin's statistics that stays at the end of an epoch; 0.9 is what
-                the released code runs with. None is its other option, cumulative statistics: the
-                means over all epochs, each counting as many samples as it had in the bin.
-            original: as published, for whole labels. The smoothed statistics are an epoch older
-                than the others; bins without samples join in with mean 0 and variance 1; the
-                Gaussian is folded; labels beyond the bins count only beside one in the last bin.
-                It does not change the momentum.
-            validate: raise for NaN and infinite values, which waits once for a GPU. Without it
-                they are left out of the statistics.
+        Bins are those of the head `dex` from low to high; labels beyond count as the nearest. The
+        window is that of `label_window`. `validate` raises for NaN and infinite values, which waits
+        once for a GPU. Without it they are left out of the statistics.
+
+        `momentum` is the part of a bin's statistics that stays at the end of an epoch; 0.9 is what
+        the released code runs with. None is its other option, cumulative statistics: the means over
+        all epochs, each counting as many samples as it had in the bin.
+
+        `original` is as published, for whole labels. The smoothed statistics are an epoch older
+        than the others; bins without samples join in with mean 0 and variance 1; the Gaussian is
+        folded; labels beyond the bins count only beside one in the last bin. It does not change the
+        momentum.
         """
         super().__init__()
         if d < 1 or not (momentum is None or 0 <= momentum <= 1):

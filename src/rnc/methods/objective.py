@@ -140,15 +140,10 @@ class Calibration(nn.Module):
 
 
 class HeadObjective(Objective):
-    """The loss of a head, with whatever is added to it.
+    """The loss of a head, with whatever is added to it: further losses and their weights.
 
-    Args:
-        encoder: of the model; nn.Identity where the views are features already.
-        head: of the model.
-        terms: weights and further losses of the features.
-        calibration: changes features on their way to the head.
-        weighted: whether the weights of samples count.
-        gather: over the samples of all processes.
+    The encoder is nn.Identity where the views are features already. `weighted` says whether the
+    weights of samples count, and `gather` whether several processes train.
     """
 
     def __init__(
@@ -200,9 +195,7 @@ def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
 def global_loss(function: PairLoss, *, gather: bool) -> PairLoss:
     """A function of the caller's that is given the samples of all processes.
 
-    Args:
-        function: features (n, v, d) and targets (n, t) -> the number to minimise.
-        gather: whether several processes train, each with a part of the samples.
+    `gather` says whether several processes train, each with a part of the samples.
     """
 
     def loss(features: Tensor, targets: Tensor) -> Tensor:

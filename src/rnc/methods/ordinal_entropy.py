@@ -11,15 +11,12 @@ Beside the RnC loss: it pushes labels apart in proportion to their distance but 
 distances, so it asks for spread and not for order. It is added to the loss of a head.
 """
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from rnc.loss.batch import as_rows
 from rnc.loss.pairwise import Pairwise, negative_l2, resolve_label_distance
 from rnc.methods.labels import check_labels, first_of_each
-from rnc.methods.objective import MethodSetup, PairLoss
 from rnc.methods.projection import unit_length
 
 
@@ -35,17 +32,10 @@ def ordinal_entropy_loss(
     """Tightness minus diversity of a batch: low when labels are compact and far apart.
 
     Finite for finite input: without a label that occurs twice the tightness is 0, and without
-    two distinct labels the diversity is.
-
-    Args:
-        features: (n, d), or (n, v, d) for v views of each sample.
-        targets: (n,) or (n, t).
-        label_distance: as for `rnc_loss`.
-        centres: False takes every sample for a centre and has no tightness, which the authors do
-            for labels that hardly ever repeat.
-        original: as published: the tightness is over samples that are not on their centre, and
-            NaN where all are, as when all labels are distinct.
-        validate: look for NaN and infinite values. This waits once for a GPU.
+    two distinct labels the diversity is. Features, targets, `label_distance` and `validate` are as
+    for `rnc_loss`. Without `centres`, every sample is a centre and there is no tightness, which the
+    authors do for labels that hardly ever repeat. `original` is as published: the tightness is over
+    samples that are not on their centre, and NaN where all are, as when all labels are distinct.
 
     >>> ages, features = torch.tensor([20.0, 20.0, 40.0, 70.0]), torch.eye(4)
     >>> ordinal_entropy_loss(features, ages) > ordinal_entropy_loss(features[[0, 0, 2, 3]], ages)
@@ -73,16 +63,6 @@ def ordinal_entropy_loss(
         diversity = _diversity(centre.to(rows.features.dtype), distances, first_of_each(distances))
         loss = tightness - diversity
         return loss.to(rows.features.dtype)
-
-
-def ordinal_entropy_term(setup: MethodSetup) -> PairLoss:
-    """The loss as a regularizer, with the options of a setup."""
-    return partial(
-        ordinal_entropy_loss,
-        label_distance=setup.options.label_distance,
-        original=setup.options.original,
-        validate=False,
-    )
 
 
 def _diversity(unit: Tensor, distances: Tensor, kept: Tensor) -> Tensor:

@@ -21,13 +21,9 @@ class ProjectionHead(nn.Module):
     def __init__(
         self, d: int, *, hidden: int | None = None, out: int = 128, normalize: bool = True
     ) -> None:
-        """Make the two layers.
+        """Make the two layers, with d between them where hidden is None.
 
-        Args:
-            d: number of features.
-            hidden: width between the layers; None is d.
-            out: width of the projection.
-            normalize: give it length 1, which SupCon needs and SimCLR does itself.
+        `normalize` gives a projection length 1, which SupCon needs and SimCLR does itself.
         """
         super().__init__()
         hidden = d if hidden is None else hidden

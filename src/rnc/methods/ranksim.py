@@ -12,7 +12,6 @@ Beside the RnC loss: both rank samples by label for each anchor, but RnC is smoo
 and contrasts every pair, where RankSim compares ranks and has a finite difference for a gradient.
 """
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -21,8 +20,7 @@ from torch import Tensor
 from rnc.loss.batch import as_rows
 from rnc.loss.pairwise import Pairwise, cosine, resolve_label_distance
 from rnc.loss.plain import rank
-from rnc.methods.labels import check_labels, first_of_each
-from rnc.methods.objective import MethodSetup, PairLoss
+from rnc.methods.labels import check_labels, check_positive, first_of_each
 
 
 def ranksim_loss(
@@ -41,25 +39,20 @@ def ranksim_loss(
     in the weight of the loss, so that only this scale keeps the meaning of published weights:
     100 with interpolation 2 for ages. A batch with one distinct label has loss 0.
 
-    Args:
-        features: (n, d), or (n, v, d), where one view stands for its sample.
-        targets: (n,) or (n, t).
-        interpolation: how far the gradient looks for a change of ranks.
-        label_distance: as for `rnc_loss`.
-        original: as published. Ties of ranks are broken in any order, instead of sharing their
-            average rank, which splits ages at the same distance; the sample of each label is drawn
-            at random; only one target.
-        generator: draws the sample of each label. None takes the first in the batch, or draws
-            from torch's own generator where `original`.
-        validate: look for NaN and infinite values. This waits once for a GPU.
+    Features are (n, d), or (n, v, d), where one view stands for its sample. `label_distance` and
+    `validate` are as for `rnc_loss`. The generator draws the sample of each label. None takes the
+    first in the batch, or draws from torch's own generator where `original`.
+
+    `original` is as published. Ties of ranks are broken in any order, instead of sharing their
+    average rank, which splits ages at the same distance; the sample of each label is drawn at
+    random; only one target.
 
     >>> ages = torch.tensor([20.0, 30.0, 45.0])
     >>> in_order = torch.tensor([[1.0, 0.0], [0.9, 0.4], [0.0, 1.0]])
     >>> ranksim_loss(in_order, ages) < ranksim_loss(in_order.roll(1, 0), ages)
     tensor(True)
     """
-    if not 0 < interpolation < float("inf"):
-        raise ValueError(f"interpolation must be a positive number; got {interpolation}.")
+    check_positive(interpolation=interpolation)
     distance = resolve_label_distance(label_distance)
     rows = as_rows(features, targets, "ranksim_loss")
     if original and rows.targets.shape[1] > 1:
@@ -79,16 +72,6 @@ def ranksim_loss(
         by_feature: Tensor = _Ranks.apply(similarities, n, interpolation, not original)
         errors = (by_feature - by_label).square().masked_fill(~pairs, 0.0)
         return (errors.sum() / n).to(rows.features.dtype)
-
-
-def ranksim_term(setup: MethodSetup) -> PairLoss:
-    """The loss as a regularizer, with the options of a setup."""
-    return partial(
-        ranksim_loss,
-        label_distance=setup.options.label_distance,
-        original=setup.options.original,
-        validate=False,
-    )
 
 
 def _draw(distances: Tensor, always: bool, generator: torch.Generator | None) -> Tensor | None:

@@ -8,22 +8,16 @@ that a script adds to a dict is a name for FitConfig and RnCRegressor in that pr
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from rnc.loss import rnc_loss
+from rnc.loss.theory import lower_bound
 from rnc.methods.dino import DinoObjective
 from rnc.methods.lds_fds import fds_calibration
-from rnc.methods.objective import (
-    Calibration,
-    FeatureObjective,
-    MethodSetup,
-    Objective,
-    PairLoss,
-)
-from rnc.methods.ordinal_entropy import ordinal_entropy_term
-from rnc.methods.ranksim import ranksim_term
-from rnc.methods.rnc import rnc_bound, rnc_term
+from rnc.methods.objective import Calibration, FeatureObjective, MethodSetup, Objective, PairLoss
+from rnc.methods.ordinal_entropy import ordinal_entropy_loss
+from rnc.methods.ranksim import ranksim_loss
 from rnc.methods.simclr import simclr_objective
 from rnc.methods.supcon import supcon_objective
 
@@ -41,15 +35,6 @@ class Limits:
     graphable: bool | None = None
     """Whether a CUDA graph may replay a step: it must not wait for the device, nor take numbers
     from Python that change. None: not known, so a graph is made with cuda_graphs="on" only."""
-
-
-class ActiveMethod(NamedTuple):
-    """A method that has a part in a training, and what it cannot do."""
-
-    label: str
-    limits: Limits
-    plain: Limits
-    """Its limits without original=True."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +63,8 @@ class ObjectiveSpec(MethodSpec):
     to the head's loss."""
     make: Callable[[nn.Module, MethodSetup], Objective] | None = None
     """Makes the objective of an encoder where more is trained or remembered."""
-    bound: Callable[[MethodSetup], Callable[[Tensor, int], Tensor]] | None = None
-    """Makes a function of targets and views -> the lowest value that the loss can take."""
+    bound: Callable[..., Tensor] | None = None
+    """Targets, `views` and `label_distance` -> the lowest value that the loss can take."""
     lr: float = 0.05
     """The learning rate of SGD by default."""
     views: int = 0
@@ -130,6 +115,19 @@ def _check_one(title: str, **makers: object) -> None:
         raise ValueError(f"A method needs either {names}; {title!r} has {len(given)} of them.")
 
 
+def _term(loss: Callable[..., Tensor], *options: str) -> Callable[[MethodSetup], PairLoss]:
+    """Makes the loss with these fields of MethodOptions; "gather" is that of the setup.
+
+    It is not validated: training raises for a loss that is not finite, with a remedy.
+    """
+
+    def make(setup: MethodSetup) -> PairLoss:
+        known = {"gather": setup.gather, **vars(setup.options)}
+        return partial(loss, **{name: known[name] for name in options}, validate=False)
+
+    return make
+
+
 _GRAPHABLE = Limits(graphable=True)
 _ON_A_LINE = "counts neighbours among bins on a line, which ends where a circle closes"
 _FDS = Limits(
@@ -151,8 +149,8 @@ LDS = MethodSpec(
 OBJECTIVES: dict[str, ObjectiveSpec] = {
     "rnc": ObjectiveSpec(
         title="RnC",
-        term=rnc_term,
-        bound=rnc_bound,
+        term=_term(rnc_loss, "temperature", "label_distance", "similarity", "positives", "gather"),
+        bound=lower_bound,
         lr=0.5,
         rows=2,
         temperature="temperature",
@@ -188,7 +186,7 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
 REGULARIZERS: dict[str, RegularizerSpec] = {
     "ranksim": RegularizerSpec(
         title="RankSim",
-        term=ranksim_term,
+        term=_term(ranksim_loss, "label_distance", "original"),
         weight=0.1,
         # For errors in years. Beside an error in standard deviations it leaves nothing of it.
         published_weight=100.0,
@@ -200,7 +198,7 @@ REGULARIZERS: dict[str, RegularizerSpec] = {
     ),
     "ordinal-entropy": RegularizerSpec(
         title="Ordinal Entropy",
-        term=ordinal_entropy_term,
+        term=_term(ordinal_entropy_loss, "label_distance", "original"),
         weight=1.0,
         limits=_GRAPHABLE,
         original=Limits(

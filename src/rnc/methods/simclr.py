@@ -27,13 +27,9 @@ def ntxent_loss(
     """NT-Xent loss of a batch: low when views of a sample are alike, and no others are.
 
     Finite for finite input; half precision gives a float32 result. Mean over the anchors, where
-    the authors' TensorFlow code adds up both directions: twice as much.
-
-    Args:
-        features: (n, v, d), v >= 2 views of each sample; the loss normalises them.
-        temperature: cosines are divided by it.
-        gather: under torch.distributed, contrast with the rows of all processes, as `rnc_loss`.
-        validate: look for NaN and infinite values. This waits once for a GPU.
+    the authors' TensorFlow code adds up both directions: twice as much. Features are (n, v, d) with
+    v >= 2 views of each sample; the loss normalises them. `gather` and `validate` are as for
+    `rnc_loss`.
 
     >>> x = torch.randn(8, 1, 16)
     >>> ntxent_loss(torch.cat([x, x], dim=1)) < ntxent_loss(torch.cat([x, x.flip(0)], dim=1))

@@ -16,7 +16,7 @@ from rnc.loss.batch import Rows, as_rows
 from rnc.loss.distributed import gather_rows, global_mean, world_size
 from rnc.loss.options import Reduction
 from rnc.loss.pairwise import Pairwise, l1_distance
-from rnc.methods.labels import check_labels, grid_classes, label_grid, to_classes
+from rnc.methods.labels import check_labels, check_positive, grid_classes, label_grid, to_classes
 from rnc.methods.objective import FeatureObjective, MethodSetup
 from rnc.methods.projection import ProjectionHead
 
@@ -36,25 +36,19 @@ def supcon_loss(
     """SupCon loss of a batch: low when features of one class are alike, and no others are.
 
     Finite for finite input; half precision gives a float32 result. An anchor whose class occurs
-    once has loss 0 and counts in the mean.
+    once has loss 0 and counts in the mean. Reduction "none" gives one loss per anchor: (n,) or
+    (n, v). `gather` and `validate` are as for `rnc_loss`.
 
-    Args:
-        features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor. Of
-            length 1, as `ProjectionHead` makes them; the loss does not normalise.
-        classes: (n,), or (n, t) where a class is a row; `to_classes` makes them from targets.
-        temperature: dot products are divided by it.
-        base_temperature: the loss is multiplied by temperature / base_temperature.
-        reduction: "mean", or "none" for one loss per anchor: (n,) or (n, v).
-        gather: under torch.distributed, contrast with the rows of all processes, as `rnc_loss`.
-        validate: look for NaN and infinite values. This waits once for a GPU.
+    Features are (n, d), or (n, v, d) for v views of each sample; every view is an anchor. They have
+    length 1, as `ProjectionHead` makes them; the loss does not normalise. Classes are (n,), or
+    (n, t) where a class is a row; `to_classes` makes them from targets.
 
     >>> features = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> alike, mixed = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 0, 1])
     >>> supcon_loss(features, alike) < supcon_loss(features, mixed)
     tensor(True)
     """
-    if not 0 < base_temperature < float("inf"):
-        raise ValueError(f"base_temperature must be a positive number; got {base_temperature}.")
+    check_positive(base_temperature=base_temperature)
     rows = as_rows(features, classes, "supcon_loss")
     if validate:
         check_labels(classes, "supcon_loss", features)
@@ -73,8 +67,7 @@ def class_contrast(
     caller: str,
 ) -> Tensor:
     """Mean of L_i, or each L_i, where rows with equal targets are of one class."""
-    if not 0 < temperature < float("inf"):
-        raise ValueError(f"temperature must be a positive number; got {temperature}.")
+    check_positive(temperature=temperature)
     if reduction not in ("mean", "none"):
         raise ValueError(f"reduction must be one of mean, none; got {reduction!r}.")
     others, start = rows, 0

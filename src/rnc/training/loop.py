@@ -48,8 +48,8 @@ class Stage:
     clip: float | None = None
     mixed: bool = False
     """Whether C-Mixup mixes samples with each other."""
-    bound: Callable[[Tensor, int], Tensor] | None = None
-    """Targets and views -> the lowest value that the loss can take."""
+    bound: Callable[..., Tensor] | None = None
+    """Targets and `views` -> the lowest value that the loss can take."""
 
 
 def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
@@ -242,7 +242,7 @@ class _EpochRunner:
             self._update()
         self.totals[0] += loss.detach() * count
         if stage.bound is not None:
-            self.totals[1] += stage.bound(batch.all_targets, views) * count
+            self.totals[1] += stage.bound(batch.all_targets, views=views) * count
 
     def _update(self) -> None:
         clip = self.stage.clip

@@ -47,9 +47,9 @@ def head_objective(
         model.encoder, model.head, terms=terms, calibration=calibration, gather=gather
     )
     objective.hint = " ".join(
-        f"Or leave --original out: {method.label} {method.limits.distinct_targets}."
-        for method in config.active_methods
-        if method.limits.distinct_targets
+        f"Or leave --original out: {label} {reason}."
+        for label, method in config.active_methods.items()
+        if (reason := method.limits_with(original=config.original).distinct_targets)
     )
     return objective
 

@@ -36,7 +36,10 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
     gradient: both rule a graph out. A method may say that it cannot be replayed. What a module or
     an objective of the caller's own does is unknown, so "auto" makes no graph of it.
     """
-    graphable = {method.label: method.limits.graphable for method in config.active_methods}
+    graphable = {
+        label: method.limits_with(original=config.original).graphable
+        for label, method in config.active_methods.items()
+    }
     never = [label for label, answer in graphable.items() if answer is False]
     possible = (
         model.input_shift.is_cuda

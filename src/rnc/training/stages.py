@@ -186,7 +186,8 @@ class SchemeRunner:
         stage = self._stage(name, views=config.views, lr=config.rate(contrast=True), drop_last=True)
         setup, bound = self._setup(stage), config.objective_spec.bound
         if bound is not None:
-            stage = dataclasses.replace(stage, bound=bound(setup))
+            bound = partial(bound, label_distance=config.distance)
+            stage = dataclasses.replace(stage, bound=bound)
         torch.manual_seed(seed_of(config.seed, name))
         objective = encoder_objective(self.model, config, setup, self.own)
         return self._run(stage, objective, None)
