@@ -16,14 +16,13 @@ number of a run, or "soft" for what is in the background.
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rnc.metrics import Columns
-from rnc.report.colors import limits_of
 from rnc.run.groups import natural_key
 
 Figure = dict[str, Any]
@@ -53,8 +52,8 @@ class ErrorGroup(NamedTuple):
     n: int
     mae: float
     """NaN where it is not known."""
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 class TargetBins(NamedTuple):
@@ -117,6 +116,16 @@ def rounded(values: NDArray[Any]) -> list[float | None]:
     return [float(value) if math.isfinite(value) else None for value in near]
 
 
+def limits_of(values: NDArray[Any]) -> tuple[float, float]:
+    """Least and largest finite number; 0 and 1 where there is none.
+
+    >>> limits_of(np.array([3.0, np.nan, 5.0]))
+    (3.0, 5.0)
+    """
+    finite = values[np.isfinite(values)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+
+
 # --------------------------------------------------------------------------------------- curves
 
 
@@ -136,38 +145,31 @@ def line(
     }
 
 
-def curves(
-    x_title: str,
-    panels: Sequence[Figure],
-    *,
-    whole_numbers: bool = False,
-) -> Figure:
-    """Panels that share their x axis.
+def curves(x_title: str, panels: Sequence[Figure], *, whole_numbers: bool = False) -> Figure:
+    """Panels that share their x axis, which may have whole numbers only.
 
-    Args:
-        x_title: of the axis.
-        panels: {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
-        whole_numbers: x has whole numbers only.
+    A panel is {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
     """
-    marks = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
-    legend = {(mark["name"], mark["color"], mark["dash"]): None for mark in marks}
+    lines = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
     return {
         "kind": "curves",
         "x": {"title": x_title, "whole": whole_numbers},
         "panels": list(panels),
-        "legend": [{"name": n, "color": c, "dash": d} for n, c, d in legend]
-        if len(legend) > 1
-        else [],
+        "legend": _legend((mark["name"], mark["color"], mark["dash"]) for mark in lines),
     }
+
+
+def _legend(entries: Iterable[tuple[str, int | str, int]]) -> list[Figure]:
+    """(name, colour, dash), each once; nothing where there is only one."""
+    legend = [{"name": n, "color": c, "dash": d} for n, c, d in dict.fromkeys(entries)]
+    return legend if len(legend) > 1 else []
 
 
 def training_figure(stages: Sequence[str], panels: Mapping[str, Columns], *, color: int) -> Figure:
     """Curves over the epochs of all stages, one panel below the other, a dash per stage.
 
-    Args:
-        stages: name of the stage of each epoch (n,).
-        panels: values (n,) by the title of the panel; a panel without a value is left out.
-        color: of the run.
+    Each epoch has the name of its stage and, by the title of a panel, a value there. A panel
+    without a value is left out.
     """
     names = list(dict.fromkeys(stages))
     of_stage, epochs = np.array(stages), np.arange(1, len(stages) + 1)
@@ -187,9 +189,7 @@ def training_figure(stages: Sequence[str], panels: Mapping[str, Columns], *, col
 def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Figure:
     """Error by the value of a target, with the number of samples below it.
 
-    Args:
-        target: its name.
-        runs: name, colour and bins of each run.
+    Takes name, colour and bins of each run.
     """
     above = []
     for name, color, bins in runs:
@@ -216,34 +216,25 @@ def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Fig
 
 def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, ErrorGroup]]]) -> Figure:
     """Bars with intervals: for each group, (name, colour, values) of every bar."""
-    legend: dict[tuple[str, int], None] = {}
     drawn = []
     for title, bars in groups.items():
         shown = []
         for name, color, group in bars:
-            legend[short(name), color] = None
-            ends = [None if end is None else rounded(np.array([end]))[0] for end in group[3:]]
-            value = rounded(np.array([group.mae]))[0]
+            value, low, high = (
+                None if number is None else rounded(np.array([number]))[0] for number in group[2:]
+            )
             bar = {"name": short(name), "color": color, "value": value, "n": group.n}
-            shown.append(bar | {"low": ends[0], "high": ends[1]})
+            shown.append(bar | {"low": low, "high": high})
         drawn.append({"name": short(title, 60), "bars": shown})
-    names = [{"name": name, "color": color, "dash": 0} for name, color in legend]
-    return {
-        "kind": "rows",
-        "axis": axis,
-        "groups": drawn,
-        "legend": names if len(names) > 1 else [],
-    }
+    legend = _legend((short(name), color, 0) for bars in groups.values() for name, color, _ in bars)
+    return {"kind": "rows", "axis": axis, "groups": drawn, "legend": legend}
 
 
 def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[ErrorGroup]]]) -> Figure:
     """Mean absolute error for each value of a column, a bar per run.
 
-    Values are ordered as numbers where they are numbers; of more than 20, those with most samples
-    are shown.
-
-    Args:
-        runs: name, colour and groups of each run.
+    Takes name, colour and groups of each run. Values are ordered as numbers where they are numbers;
+    of more than 20, those with most samples are shown.
     """
     sizes: dict[str, int] = {}
     for _, _, groups in runs:
@@ -271,11 +262,7 @@ def scatter(
 ) -> Figure:
     """Predicted against true values (n,), with the diagonal on which they agree.
 
-    Args:
-        true: (n,).
-        predicted: (n,).
-        target: name of the target.
-        limits: both axes; the same for all runs, so that they compare.
+    Both axes have these limits, the same for all runs, so that they compare.
     """
     return {
         "kind": "scatter",
@@ -288,8 +275,8 @@ def scatter(
 
 def point_map(points: Columns, titles: tuple[str, str]) -> Figure:
     """Features in two dimensions (n, 2), with the titles of the axes."""
-    kind = {"kind": "map", "titles": list(titles)}
-    return kind | {"x": rounded(points[:, 0]), "y": rounded(points[:, 1])}
+    x, y = points.T
+    return {"kind": "map", "titles": list(titles), "x": rounded(x), "y": rounded(y)}
 
 
 def heat(matrix: SimilarityMatrix, *, name: str) -> Figure:

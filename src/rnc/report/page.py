@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from rnc.metrics import Interval
-from rnc.report.figures import Figure
+from rnc.report.figures import Figure, file_name
 
 SCRIPTS = ("frame.js", "charts.js", "points.js")
 
@@ -72,13 +72,9 @@ def table(
     kind: str = "numbers",
     bold: Collection[tuple[int, int]] = (),
 ) -> str:
-    """A table that scrolls sideways where it does not fit.
+    """A table that scrolls sideways where it does not fit. The first cell of a row is its name.
 
-    Args:
-        head: names of the columns.
-        rows: their cells; the first of a row is its name.
-        kind: "numbers" or "settings", for the style sheet.
-        bold: (row, column) of cells to print bold.
+    The style sheet knows the kinds "numbers" and "settings"; bold holds (row, column) of cells.
     """
     lines = []
     for i, (name, *cells) in enumerate(rows):
@@ -104,14 +100,10 @@ def folded(title: str, content: str) -> str:
 def slot(figures: list[Figure], figure: Figure, caption: str, *, note: str = "", file: str) -> str:
     """A place for a figure, which joins those that the page draws.
 
-    Args:
-        figures: where it joins.
-        figure: from figures.py.
-        caption: its title.
-        note: a sentence below the title.
-        file: what its file is called in a folder of figures, without an ending.
+    The note is a sentence below the caption. `file` is any text, from which `write_figures` gets
+    the name of the figure's files.
     """
-    figures.append(figure | {"title": caption, "file": file})
+    figures.append(figure | {"title": caption, "file": file_name(file)})
     about = f'<p class="small">{escape(note)}</p>' if note else ""
     return (
         f'<figure class="card {figure["kind"]}"><figcaption>{escape(caption)}</figcaption>{about}'
@@ -127,15 +119,10 @@ def grid(slots: Sequence[str], kind: str = "") -> str:
 def fill(
     title: str, subtitle: str, body: str, data: Any, sheets: Sequence[str], *, layout: str
 ) -> str:
-    """The whole page.
+    """The whole page: title and subtitle are text, the body is HTML, the scripts draw the data.
 
-    Args:
-        title: text.
-        subtitle: text.
-        body: HTML.
-        data: what the scripts draw, of JSON types.
-        layout: "single" or "several" runs, for the style sheet.
-        sheets: data URIs of pictures, which become the backgrounds of .sheet-0, .sheet-1 and so on.
+    Sheets are data URIs of pictures, which become the backgrounds of .sheet-0, .sheet-1 and so on.
+    The layout, "single" or "several" runs, is for the style sheet.
     """
     script = "\n".join(_own(name) for name in SCRIPTS)
     pictures = "".join(

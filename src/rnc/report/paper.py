@@ -53,10 +53,7 @@ _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
 def draw_figures(figures: Sequence[Figure], data: dict[str, Any], folder: Path) -> list[Path]:
     """Write each figure as PNG and SVG, a map once for every column that colours it.
 
-    Args:
-        figures: descriptions, as in figures.py.
-        data: the samples that they show, from `samples.page_data`.
-        folder: where the files go.
+    The data are the samples that the figures show, from `samples.page_data`.
     """
     written: list[Path] = []
     taken: dict[str, int] = {}
@@ -190,9 +187,9 @@ def _scatter(figure: Figure) -> Drawing:
     points = (_floats(figure["x"]), _floats(figure["y"]))
     ax.scatter(*points, s=4, color=color, alpha=0.5, linewidths=0, rasterized=True)
     ax.plot(figure["limits"], figure["limits"], color="black", lw=0.8, ls="--")
+    x_title, y_title = figure["titles"]
     ax.set(xlim=figure["limits"], ylim=figure["limits"], aspect="equal")
-    ax.set_xlabel(figure["titles"][0])
-    ax.set_ylabel(figure["titles"][1])
+    ax.set(xlabel=x_title, ylabel=y_title)
     return drawing
 
 
@@ -210,9 +207,8 @@ def _map(figure: Figure, column: Figure, values: Sequence[Any]) -> Drawing:
     if count:
         bar.set_ticks(range(count), labels=column["categories"])
     bar.outline.set_visible(False)
-    ax.set(xticks=[], yticks=[])
-    ax.set_xlabel(figure["titles"][0])
-    ax.set_ylabel(figure["titles"][1])
+    x_title, y_title = figure["titles"]
+    ax.set(xticks=[], yticks=[], xlabel=x_title, ylabel=y_title)
     return drawing
 
 

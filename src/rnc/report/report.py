@@ -14,7 +14,7 @@ from rnc.report import page
 from rnc.report.figures import Figure
 from rnc.report.runs import ReportRun, read_runs
 from rnc.report.samples import Pictures, page_data, pictures_of
-from rnc.report.sections import SECTIONS
+from rnc.report.sections import READERS, SECTIONS
 from rnc.report.sections.numbers import cards, union
 from rnc.run.folder import REPORT_FILE
 
@@ -31,11 +31,8 @@ class ReportContent(NamedTuple):
 def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write one self-contained HTML page about runs, side by side; returns its path.
 
-    A run may be unfinished: the page shows what there is and says what is missing.
-
-    Args:
-        runs: run folders.
-        out: the file to write; by default report.html in the first run folder.
+    Takes run folders. A run may be unfinished: the page shows what there is and says what is
+    missing. Without `out`, the page is report.html in the first run folder.
     """
     content = _content(runs)
     data = page_data(content.runs, content.pictures)
@@ -51,12 +48,7 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
 
 
 def write_figures(runs: Sequence[Path], folder: Path) -> list[Path]:
-    """Write the figures of a report as PNG and SVG files for papers (extra: figures).
-
-    Args:
-        runs: run folders.
-        folder: where the files go; made if it is not there.
-    """
+    """Write the figures of a report on run folders, for papers, as PNG and SVG (extra: figures)."""
     from rnc.report.paper import draw_figures  # needs matplotlib
 
     content = _content(runs)
@@ -66,11 +58,10 @@ def write_figures(runs: Sequence[Path], folder: Path) -> list[Path]:
 def _content(folders: Sequence[Path]) -> ReportContent:
     if not folders:
         raise ValueError("A report needs at least one run folder; got none.")
-    readers = {name: read for section in SECTIONS for name, read in section.readers.items()}
-    runs = read_runs([Path(folder) for folder in folders], readers)
+    runs = read_runs([Path(folder) for folder in folders], READERS)
     pictures = pictures_of(runs)
     figures: list[Figure] = []
-    parts = [section.draw(runs, pictures, figures) for section in SECTIONS]
+    parts = [draw_section(runs, pictures, figures) for draw_section in SECTIONS]
     titles = re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', "".join(parts))
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title in titles)
     body = f'<nav aria-label="Sections">{links}</nav>{cards(runs)}' + "\n".join(parts)

@@ -1,6 +1,7 @@
 """The runs of a page: what their folders hold, and which of their samples the page shows."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,16 +10,30 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rnc.analyses.standard import STANDARD
 from rnc.metrics import Columns, worst_samples
-from rnc.report.analyses import AnalysisReader, read_analyses
+from rnc.report.figures import ErrorGroup
+from rnc.run.folder import AnalysisResult, RunFolder
 from rnc.run.partial import PartialRun, read_partial
 from rnc.run.thumbnails import Thumbnails
+
+AnalysisReader = Callable[[AnalysisResult, PartialRun], Any]
+"""What an analysis wrote, and the run -> what a section draws; raises if that cannot be drawn."""
 
 RowNumbers = NDArray[np.int64]
 """Rows of predictions.csv, from 0."""
 
 MAX_POINTS = 4000
 """Points of a figure, per run. More make the page large and slow, and overlap."""
+
+# What a page lacks without each of the standard analyses.
+_LOST = {
+    "intervals": "intervals of the scores",
+    "pca": "map of the features",
+    "similarity": "similarities of the features",
+    "subgroups": "intervals of the subgroups",
+    "targets": "errors by target",
+}
 
 
 class FeatureMap(NamedTuple):
@@ -144,9 +159,8 @@ class ReportRun:
 def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) -> list[ReportRun]:
     """The runs in these folders, each folder once. Runs that share a name get their folders' too.
 
-    Args:
-        folders: run folders.
-        readers: of the analyses that the sections draw, by name.
+    The readers, by name, are those of the analyses that the sections draw. An analysis is optional:
+    if its reader cannot use what it wrote, the page says so and goes on.
     """
     folders = list({folder.resolve(): folder for folder in folders}.values())
     partial = [read_partial(folder) for folder in folders]
@@ -154,7 +168,7 @@ def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) ->
     runs = []
     for color, run in enumerate(partial):
         name = f"{run.name} ({run.path.as_posix()})" if names.count(run.name) > 1 else run.name
-        analyses, notes = read_analyses(run, readers)
+        analyses, notes = _read_analyses(run, readers)
         runs.append(ReportRun(run, name, color, analyses, run.missing + notes))
     return runs
 
@@ -164,3 +178,56 @@ def thin(n: int, limit: int = MAX_POINTS) -> RowNumbers:
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))
+
+
+# ------------------------------------------------------------------------------------- analyses
+
+
+def _read_analyses(
+    run: PartialRun, readers: Mapping[str, AnalysisReader]
+) -> tuple[dict[str, Any], list[str]]:
+    """What the analyses of a run found, by name, and a sentence for each that cannot be used."""
+    folder, content, notes = RunFolder(run.path), {}, []
+    done = [name for name in readers if folder.has_analysis(name)]
+    for name in done:
+        try:
+            content[name] = readers[name](folder.analysis(name), run)
+        except KeyError as error:
+            notes.append(f"analyses/{name}.json cannot be used: there is no {error}.")
+        except (ValueError, TypeError, AttributeError, OSError) as error:
+            notes.append(f"analyses/{name}.json cannot be used. Reason: {error}")
+    return content, notes + _missing(run, done)
+
+
+def _missing(run: PartialRun, done: list[str]) -> list[str]:
+    """A sentence about the standard analyses that a finished run lacks, and what writes them."""
+    if run.predictions is None or not run.scores:
+        return []  # not finished: the page says so already
+    needed = set(STANDARD) - set(done)
+    if "map" in done:
+        needed.discard("pca")
+    if not run.scores.get("subgroups"):
+        needed.discard("subgroups")
+    names = [name for name in STANDARD if name in needed]
+    if not names:
+        return []
+    lost = ", ".join(f"no {_LOST[name]}" for name in names)
+    command = " ".join(["rnc evaluate", str(run.path), *(f"--with {name}" for name in names)])
+    return [f"This run lacks analyses that `rnc fit` writes today: {lost}. Add them: {command}"]
+
+
+def older_version(run: Path, name: str) -> str:
+    """Why an analysis without all its parts cannot be drawn, and what to do."""
+    return f"An older version wrote it. Do it again: rnc evaluate {run} --with {name}"
+
+
+def read_group(group: Mapping[str, Any], value: object) -> ErrorGroup:
+    """The error of a group of samples, NaN where it is not known."""
+    low, high = (None if group.get(end) is None else float(group[end]) for end in ("low", "high"))
+    mae = math.nan if group["mae"] is None else float(group["mae"])
+    return ErrorGroup(str(value), int(group["n"]), mae, low, high)
+
+
+def float_list(values: Any) -> Columns:
+    """A list of a JSON file as numbers, NaN for null."""
+    return np.array([math.nan if value is None else float(value) for value in values])

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.report import colors
-from rnc.report.colors import ColorScale
-from rnc.report.figures import rounded, short
+from rnc.report.figures import limits_of, rounded, short
 from rnc.report.runs import ReportRun
 from rnc.report.sheets import PictureSheet, make_sheets, pool_pictures, sparklines
+from rnc.run.groups import natural_key
+
+MAX_CATEGORIES = 10
+"""Values of a column that get a colour each."""
+
+REST = "(other)"
+EMPTY = "(empty)"
 
 
 class Pictures(NamedTuple):
@@ -24,6 +30,14 @@ class Pictures(NamedTuple):
     """For each run, the number of its signals."""
     places: list[dict[int, int]]
     """For each run, by row of predictions.csv: place on its sheet or among its signals."""
+
+
+class ColorScale(NamedTuple):
+    """How a column becomes a colour: by its category, or between two numbers."""
+
+    categories: tuple[str, ...]
+    low: float = 0.0
+    high: float = 1.0
 
 
 class ColorColumn(NamedTuple):
@@ -78,9 +92,9 @@ def color_columns(
             table[column][run.rows] if column in table else empty
             for table, run in zip(tables, runs, strict=True)
         ]
-        parts = colors.as_one_kind(parts)
+        parts = as_one_kind(parts)
         scale = _scale(column, np.concatenate(parts))
-        to_json = colors.category_codes if scale.categories else lambda values, _: rounded(values)
+        to_json = category_codes if scale.categories else lambda values, _: rounded(values)
         values = [to_json(part, scale) if len(part) else None for part in parts]
         described.append((column, scale, values))
     return described
@@ -105,10 +119,47 @@ def _columns(run: ReportRun) -> dict[ColorColumn, NDArray[Any]]:
 
 def _scale(column: ColorColumn, values: NDArray[Any]) -> ColorScale:
     if column.kind != "error":
-        return colors.color_scale(values)
+        return color_scale(values)
     known = values[np.isfinite(values)]
     # Without the cut, a few large errors would leave one colour for all the others.
     return ColorScale((), 0.0, float(np.quantile(known, 0.98)) if len(known) else 1.0)
+
+
+def color_scale(values: NDArray[Any]) -> ColorScale:
+    """A scale for the values of a column over all runs, numbers or texts.
+
+    Up to ten different texts are categories; of more, the nine most frequent ones are.
+
+    >>> color_scale(np.array([3.0, 5.0])), color_scale(np.array(["b", "a", "b"])).categories
+    (ColorScale(categories=(), low=3.0, high=5.0), ('a', 'b'))
+    """
+    if values.dtype.kind == "f":
+        return ColorScale((), *limits_of(values))
+    texts, counts = np.unique(values, return_counts=True)
+    if len(texts) <= MAX_CATEGORIES:
+        return ColorScale(tuple(sorted(texts.tolist(), key=natural_key)))
+    frequent = texts[np.argsort(-counts, kind="stable")[: MAX_CATEGORIES - 1]].tolist()
+    return ColorScale((*sorted(frequent, key=natural_key), REST))
+
+
+def category_codes(values: NDArray[Any], scale: ColorScale) -> list[int]:
+    """The category of each text, by its number; the last one for all that are not listed."""
+    places = {text: code for code, text in enumerate(scale.categories)}
+    return [places.get(value, len(places) - 1) for value in values.tolist()]
+
+
+def as_one_kind(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """A column of several runs as numbers in all, or as texts in all.
+
+    It is numbers if one run has it as numbers, or if it has many values and all are numbers.
+    """
+    texts = [part for part in parts if part.dtype.kind != "f"]
+    distinct = np.unique(np.concatenate([*texts, np.empty(0, np.str_)]))
+    numbers = pd.to_numeric(pd.Series(distinct), errors="coerce")
+    is_number = len(distinct) > MAX_CATEGORIES and np.isfinite(numbers).all()
+    if len(texts) == len(parts) and not is_number:
+        return [np.where(part == "", EMPTY, part) for part in parts]
+    return [pd.to_numeric(pd.Series(part), errors="coerce").to_numpy(np.float64) for part in parts]
 
 
 def page_data(runs: Sequence[ReportRun], pictures: Pictures) -> dict[str, Any]:
@@ -131,7 +182,7 @@ def page_data(runs: Sequence[ReportRun], pictures: Pictures) -> dict[str, Any]:
                 "name": short(column.title),
                 "kind": column.kind,
                 "categories": [short(text, 24) for text in scale.categories],
-                "rest": bool(scale.categories) and scale.categories[-1] == colors.REST,
+                "rest": bool(scale.categories) and scale.categories[-1] == REST,
                 "low": scale.low,
                 "high": scale.high,
             }

@@ -1,5 +1,6 @@
-"""Sections about the errors: predicted against true values, by target, and by subgroup."""
+"""Sections about the errors: all predictions, by target, by subgroup, and the worst samples."""
 
+import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,14 +9,14 @@ import numpy as np
 from rnc.metrics import SHOTS, Columns
 from rnc.report import figures as draw
 from rnc.report import page
-from rnc.report.analyses import float_list, read_group
-from rnc.report.colors import limits_of
 from rnc.report.figures import ErrorGroup, Figure, TargetBins
-from rnc.report.runs import ReportRun
+from rnc.report.runs import ReportRun, float_list, read_group
 from rnc.report.samples import Pictures
 from rnc.report.sections.numbers import union
 from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
+
+_WIDTH, _HEIGHT = 96, 48  # of a sparkline
 
 # ---------------------------------------------------------------------------------- predictions
 
@@ -37,8 +38,8 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
                 shown = (true[run.scattered], predicted[run.scattered])
                 figure = draw.scatter(*shown, target=target, limits=limits)
                 figure |= {"run": i, "points": run.places(run.scattered), "color": run.color}
-                file = draw.file_name("predicted", run.name, target)
-                slots.append(page.slot(figures, figure, f"{run.name}: {target}", file=file))
+                title, file = f"{run.name}: {target}", f"predicted {run.name} {target}"
+                slots.append(page.slot(figures, figure, title, file=file))
         grids.append(page.grid(slots, "pairs"))
     about = "Each point is a test sample. On the dashed line, the prediction is right."
     thinned = [
@@ -53,7 +54,7 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
 
 def _limits(parts: Iterable[Columns]) -> tuple[float, float]:
     """Axis limits with a margin, around all the numbers."""
-    low, high = limits_of(np.concatenate([*parts, np.empty(0)]))
+    low, high = draw.limits_of(np.concatenate([*parts, np.empty(0)]))
     margin = 0.03 * ((high - low) or 1.0)
     return low - margin, high + margin
 
@@ -86,9 +87,8 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
             if target in run.analyses.get("targets", {})
         ]
         if bins:
-            figure = draw.bins_figure(target, bins)
-            file = draw.file_name("error-by", target)
-            slots.append(page.slot(figures, figure, f"Error by {target}", file=file))
+            figure, title = draw.bins_figure(target, bins), f"Error by {target}"
+            slots.append(page.slot(figures, figure, title, file=title))
     about = (
         "Mean absolute error of test samples by their true value, with 95 % intervals as bands. "
         "Below it, the number of samples: errors often grow where training had few."
@@ -160,15 +160,8 @@ def draw_subgroup_errors(
             for run, of_run in errors
             if of_run.gap is not None
         ]
-        slots.append(
-            page.slot(
-                figures,
-                figure,
-                f"Error by {column}{part}",
-                note=" ".join(notes),
-                file=draw.file_name("subgroups", column),
-            )
-        )
+        title, file = f"Error by {column}{part}", f"subgroups {column}"
+        slots.append(page.slot(figures, figure, title, note=" ".join(notes), file=file))
     about = (
         "Mean absolute error of the test samples that share a value of a column. Lines are 95 % "
         "intervals: where those of two bars overlap widely, the difference may be chance."
@@ -180,7 +173,7 @@ def _subgroups(run: ReportRun) -> dict[str, SubgroupErrors]:
     """The subgroups of the analysis; for columns without, those of scores.json, no intervals."""
     scored = {
         column: [
-            ErrorGroup(value, int(group.get("n") or 0), group["mae"], None, None)
+            ErrorGroup(value, int(group.get("n") or 0), group["mae"])
             for value, group in groups.items()
             if isinstance(group.get("mae"), float)
         ]
@@ -189,3 +182,73 @@ def _subgroups(run: ReportRun) -> dict[str, SubgroupErrors]:
     of_scores = {column: SubgroupErrors(groups) for column, groups in scored.items() if groups}
     analysed: dict[str, SubgroupErrors] = run.analyses.get("subgroups", {})
     return analysed | {k: v for k, v in of_scores.items() if k not in analysed}
+
+
+# --------------------------------------------------------------------------------- worst samples
+
+
+def draw_worst_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
+    """The largest errors of every run: picture or signal, name, true and predicted values."""
+    parts = []
+    for i, run in enumerate(runs):
+        cells = [_cell(run, row, _picture(i, row, pictures)) for row in run.worst.tolist()]
+        if cells:
+            gallery = f'<ol class="gallery">{"".join(cells)}</ol>'
+            parts.append(f"<h3>{page.escape(run.name)}</h3>{gallery}")
+    about = (
+        "The test samples with the largest errors, true value → prediction. Often their labels are "
+        "wrong or their inputs unusual."
+    )
+    return page.section("Worst errors", about, "".join(parts))
+
+
+def _cell(run: ReportRun, row: int, picture: str) -> str:
+    values = "<br>".join(
+        page.escape(f"{draw.short(target, 24)}: {page.number(float(t))} → {page.number(float(p))}")
+        for target, t, p in zip(run.targets, run.true[row], run.predicted[row], strict=True)
+    )
+    return (
+        f'<li class="card">{picture}<div><b>{page.escape(draw.short(run.sample_names[row], 60))}'
+        f"</b><br>{values}<br>error {page.number(float(run.errors[row]))}</div></li>"
+    )
+
+
+def _picture(i: int, row: int, pictures: Pictures) -> str:
+    """The picture or sparkline of a sample of run i; nothing where it has none."""
+    place, sheet, signals = (
+        pictures.places[i].get(row),
+        pictures.sheet_of[i],
+        pictures.signals_of[i],
+    )
+    if place is None:
+        return ""
+    if sheet is not None:
+        _, columns, lines, _ = pictures.sheets[sheet]
+        line, column = divmod(place, columns)
+        position = f"{_percent(column, columns)} {_percent(line, lines)}"
+        size = f"{100 * columns}% {100 * lines}%"
+        return (
+            f'<span class="look sheet-{sheet}" role="img" aria-label="the sample" '
+            f'style="background-position: {position}; background-size: {size}"></span>'
+        )
+    return "" if signals is None else _sparkline(pictures.signals[signals], place)
+
+
+def _percent(place: int, count: int) -> str:
+    """Where a picture is on its sheet, as CSS counts: 0 % is the first, 100 % the last."""
+    return f"{100 * place / max(1, count - 1):.4f}%"
+
+
+def _sparkline(signals: dict[str, int | str], place: int) -> str:
+    channels, length = int(signals["channels"]), int(signals["length"])
+    levels = np.frombuffer(base64.b64decode(str(signals["bytes"])), np.uint8)
+    lines = []
+    for channel, values in enumerate(levels.reshape(-1, channels, length)[place]):
+        x = np.linspace(1, _WIDTH - 1, length)
+        y = 1 + (channel + 1 - values / 255) * (_HEIGHT - 2) / channels
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        lines.append(f'<polyline points="{points}"/>')
+    return (
+        f'<svg class="look spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+        f'aria-label="the signal">{"".join(lines)}</svg>'
+    )

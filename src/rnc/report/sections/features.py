@@ -6,9 +6,8 @@ import numpy as np
 
 from rnc.report import figures as draw
 from rnc.report import page
-from rnc.report.analyses import float_list
 from rnc.report.figures import Figure, SimilarityMatrix
-from rnc.report.runs import FeatureMap, ReportRun
+from rnc.report.runs import FeatureMap, ReportRun, float_list
 from rnc.report.samples import Pictures, color_columns
 from rnc.report.sections.numbers import readable_columns, union
 from rnc.run.folder import AnalysisResult
@@ -58,15 +57,8 @@ def draw_maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figur
             continue
         figure = draw.point_map(run.map.points, run.map.axes)
         figure |= {"run": i, "points": run.places(run.map.rows)}
-        slots.append(
-            page.slot(
-                figures,
-                figure,
-                run.name,
-                note=_note(run, run.map),
-                file=draw.file_name("map", run.name),
-            )
-        )
+        note, file = _note(run, run.map), f"map {run.name}"
+        slots.append(page.slot(figures, figure, run.name, note=note, file=file))
         methods.append(run.map.method)
     if not slots:
         return ""
@@ -119,15 +111,9 @@ def draw_similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: li
         matrix: SimilarityMatrix | None = run.analyses.get("similarity")
         if matrix is not None:
             name = _SIMILARITIES.get(str(run.fit.get("similarity", "l2")), "similarity")
-            slots.append(
-                page.slot(
-                    figures,
-                    draw.heat(matrix, name=name),
-                    run.name,
-                    note=f"{len(matrix.labels)} samples",
-                    file=draw.file_name("similarity", run.name),
-                )
-            )
+            note, file = f"{len(matrix.labels)} samples", f"similarity {run.name}"
+            figure = draw.heat(matrix, name=name)
+            slots.append(page.slot(figures, figure, run.name, note=note, file=file))
     about = (
         "How similar the features of two samples are. Rows and columns are in the order of the "
         "target. If the features keep that order, the similarity falls steadily away from the "

@@ -20,8 +20,7 @@ def draw_training(runs: Sequence[ReportRun], pictures: Pictures, figures: list[F
             panels = {title: history[key].to_numpy() for title, key in _PANELS.items()}
             figure = draw.training_figure(history["stage"].tolist(), panels, color=run.color)
             if figure["panels"]:
-                file = draw.file_name("training", run.name)
-                slots.append(page.slot(figures, figure, run.name, file=file))
+                slots.append(page.slot(figures, figure, run.name, file=f"training {run.name}"))
     about = (
         "Gap to L*: how far the loss is above its lower bound. Only features in the order of the "
         "targets come near that bound. While an encoder is trained alone, the validation error is "
