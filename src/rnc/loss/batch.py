@@ -1,12 +1,13 @@
 """A batch in any accepted shape -> checked rows: features (n, d) and targets (n, t)."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-Missing = Literal["raise", "skip"]
+from rnc.loss.distributed import gather_rows, world_size
+from rnc.loss.options import Missing, PairOptions
 
 
 class Rows(NamedTuple):
@@ -53,27 +54,77 @@ class Problem(NamedTuple):
         return 1 if self.is_shared else max(1, len(self.anchors.features))
 
 
+def make_problem(
+    features: Tensor,
+    targets: Tensor,
+    reference: tuple[Tensor, Tensor] | None,
+    options: PairOptions,
+    *,
+    check: bool,
+) -> Problem:
+    """Which rows are contrasted with which; with `check`, NaN and infinite values raise."""
+    given = [GivenBatch(features, targets, "rnc_loss")]
+    anchors, kept = _usable_rows(given[0], options.missing, check)
+    others, own_column = anchors, 0
+    if reference is not None:
+        given.append(GivenBatch(*reference, "rnc_loss's reference"))
+        others, _ = _usable_rows(given[1], options.missing, check)
+        for name, a, b in zip(Rows._fields, anchors, others, strict=True):
+            if a.shape[1] != b.shape[1]:
+                raise ValueError(
+                    f"rnc_loss needs as many {name} per row in the reference as in the batch; got "
+                    f"{b.shape[1]} and {a.shape[1]}."
+                )
+    is_shared = options.gather and world_size() > 1
+    if is_shared:
+        all_features, all_targets, own_column = gather_rows(*others)
+        others = Rows(all_features, all_targets)
+    if options.missing == "raise":
+        _check_enough(len(anchors.features), len(others.features), reference is not None, is_shared)
+    own = own_column if reference is None else None
+    return Problem(anchors, others, own, kept, is_shared, given)
+
+
+def _usable_rows(batch: GivenBatch, missing: Missing, check: bool) -> tuple[Rows, Tensor | None]:
+    """The rows of a batch to use and, where some may be skipped, which of all rows they are."""
+    rows = as_rows(*batch)
+    if check:
+        check_finite(batch.features, batch.targets, missing, batch.caller)
+    if missing == "raise":
+        return rows, None
+    kept = ~rows.targets.isnan().any(dim=1)
+    return Rows(rows.features[kept], rows.targets[kept]), kept
+
+
+def _check_enough(anchors: int, others: int, has_reference: bool, is_shared: bool) -> None:
+    """Raise if there is nothing to contrast; a process that shares a batch may hold no row."""
+    if not has_reference and others < 2:
+        raise ValueError(
+            f"rnc_loss needs at least two rows (samples x views) to contrast; got {others}. "
+            "Use a larger batch, more views or drop_last=True."
+        )
+    if not is_shared and 0 in (anchors, others):
+        raise ValueError(
+            f"rnc_loss needs at least one anchor and one reference row; got {anchors} and {others}."
+        )
+
+
 def as_rows(features: Tensor, targets: Tensor, caller: str) -> Rows:
     """One row per sample and view: (n, d) or (n, v, d) with (n,) or (n, t) -> (n * v, .).
 
     >>> as_rows(torch.zeros(4, 2, 8), torch.zeros(4), "example").targets.shape
     torch.Size([8, 1])
     """
+    needed = None
     if features.dim() not in (2, 3) or targets.dim() not in (1, 2):
-        raise ValueError(
-            f"{caller} needs features (n, d) or (n, v, d) and targets (n,) or (n, t); "
-            f"{_shapes(features, targets)}"
-        )
-    if features.shape[0] != targets.shape[0]:
-        raise ValueError(
-            f"{caller} needs features (n, d) and targets (n, t) with the same n; "
-            f"{_shapes(features, targets)}"
-        )
-    if 0 in features.shape[1:] or 0 in targets.shape[1:]:
-        raise ValueError(
-            f"{caller} needs at least one view, one feature and one target; "
-            f"{_shapes(features, targets)}"
-        )
+        needed = "features (n, d) or (n, v, d) and targets (n,) or (n, t)"
+    elif features.shape[0] != targets.shape[0]:
+        needed = "features (n, d) and targets (n, t) with the same n"
+    elif 0 in features.shape[1:] or 0 in targets.shape[1:]:
+        needed = "at least one view, one feature and one target"
+    if needed is not None:
+        shapes = f"{tuple(features.shape)} and {tuple(targets.shape)}"
+        raise ValueError(f"{caller} needs {needed}; got {shapes}.")
     if not features.is_floating_point():
         raise TypeError(
             f"{caller} needs floating-point features; got {features.dtype}. Call .float() on them."
@@ -108,41 +159,6 @@ def repeat_views(targets: Tensor, views: int) -> Tensor:
     return targets[:, None].expand(-1, views, -1).reshape(-1, targets.shape[1])
 
 
-def usable_rows(batch: GivenBatch, missing: Missing, *, check: bool) -> tuple[Rows, Tensor | None]:
-    """The rows of a batch to use and, where some may be skipped, which of all rows they are."""
-    rows = as_rows(*batch)
-    if check:
-        check_finite(batch.features, batch.targets, missing, batch.caller)
-    if missing == "raise":
-        return rows, None
-    kept = ~rows.targets.isnan().any(dim=1)
-    return Rows(rows.features[kept], rows.targets[kept]), kept
-
-
-def check_same_width(anchors: Rows, others: Rows) -> None:
-    """Raise if rows to be contrasted differ in width."""
-    for name, a, b in zip(Rows._fields, anchors, others, strict=True):
-        if a.shape[1] != b.shape[1]:
-            raise ValueError(
-                f"rnc_loss needs as many {name} per row in the reference as in the batch; got "
-                f"{b.shape[1]} and {a.shape[1]}."
-            )
-
-
-def check_enough(anchors: Rows, others: Rows, *, has_reference: bool, is_shared: bool) -> None:
-    """Raise if there is nothing to contrast; a process that shares a batch may hold no row."""
-    if not has_reference and others.features.shape[0] < 2:
-        raise ValueError(
-            "rnc_loss needs at least two rows (samples x views) to contrast; got "
-            f"{others.features.shape[0]}. Use a larger batch, more views or drop_last=True."
-        )
-    if not is_shared and 0 in (anchors.features.shape[0], others.features.shape[0]):
-        raise ValueError(
-            "rnc_loss needs at least one anchor and one reference row; got "
-            f"{anchors.features.shape[0]} and {others.features.shape[0]}."
-        )
-
-
 def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: str) -> None:
     """Raise if a value is NaN or infinite, with how many samples have one and which.
 
@@ -166,10 +182,6 @@ def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: st
                 f"{caller} needs finite {name}; got NaN or infinite values in {_samples(bad)}. "
                 "Look at the input or the learning rate that made them."
             )
-
-
-def _shapes(features: Tensor, targets: Tensor) -> str:
-    return f"got {tuple(features.shape)} and {tuple(targets.shape)}."
 
 
 def _samples(bad: Tensor) -> str:

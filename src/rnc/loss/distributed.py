@@ -26,12 +26,9 @@ def is_first_process() -> bool:
 def gather_rows(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, int]:
     """The rows of all processes in rank order, and where this process's rows begin.
 
-    Gradients flow back to the process that a feature came from. Raises in every process where the
-    arrays differ in more than their number of rows, since a collective would then hang.
-
-    Args:
-        features: this process's (n, d); n may differ between processes, or be 0.
-        targets: this process's (n, t).
+    Features are (n, d) and targets (n, t); n may differ between processes, or be 0. Gradients flow
+    back to the process that a feature came from. Raises in every process where the arrays differ in
+    more than their number of rows, since a collective would then hang.
     """
     shape = torch.tensor([*features.shape, targets.shape[1]], device=features.device)
     everyone = [torch.empty_like(shape) for _ in range(world_size())]

@@ -1,6 +1,6 @@
 """The door to the loss: the function, the module, and the way from a batch to a number.
 
-The equation is in `rnc.loss.equation`. Here a batch is checked, brought into rows and handed to one
+The equation is in `rnc.loss.equation`. Here a batch is brought into checked rows and handed to one
 of three ways to compute it: `equation` (backend="reference"), `plain` ("torch") or `fused`
 ("triton").
 """
@@ -11,18 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from rnc.loss.backends import choose_backend
-from rnc.loss.batch import (
-    GivenBatch,
-    Missing,
-    Problem,
-    Rows,
-    check_enough,
-    check_same_width,
-    usable_rows,
-)
-from rnc.loss.distributed import gather_rows, global_ratio, world_size
+from rnc.loss.batch import Problem, make_problem
+from rnc.loss.distributed import global_ratio
 from rnc.loss.equation import reference_losses
-from rnc.loss.options import Backend, PairOptions, Reduction
+from rnc.loss.options import Backend, Missing, PairOptions, Reduction
 from rnc.loss.pairwise import Pairwise
 from rnc.loss.plain import plain_losses
 
@@ -157,27 +149,21 @@ class RnCLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
-        options = self.options
-        return (
-            f"temperature={options.temperature}, label_distance={options.label_distance!r}, "
-            f"similarity={options.similarity!r}, positives={options.positives}"
-        )
+        shown = ("temperature", "label_distance", "similarity", "positives")
+        return ", ".join(f"{name}={getattr(self.options, name)!r}" for name in shown)
 
 
 # ------------------------------------------------------------------------ from a batch to a number
 
 
 def _loss(
-    features: Tensor,
-    targets: Tensor,
-    reference: tuple[Tensor, Tensor] | None,
-    options: PairOptions,
+    features: Tensor, targets: Tensor, reference: tuple[Tensor, Tensor] | None, options: PairOptions
 ) -> Tensor:
     """The loss of a batch: prepared, computed one way, and reduced."""
     backend = choose_backend(features, targets, options, has_reference=reference is not None)
     # The fused kernels look for NaN while they read the rows, unless some are to be skipped.
     check = options.validate and (backend != "triton" or options.missing == "skip")
-    problem = _prepare(features, targets, reference, options, check)
+    problem = make_problem(features, targets, reference, options, check=check)
     with torch.autocast(features.device.type, enabled=False):
         if backend == "reference":
             losses = reference_losses(*problem.anchors, options)
@@ -192,32 +178,6 @@ def _loss(
     if problem.kept is not None:
         losses = losses.new_zeros(problem.kept.shape).masked_scatter(problem.kept, losses)
     return losses.reshape(features.shape[:-1])
-
-
-def _prepare(
-    features: Tensor,
-    targets: Tensor,
-    reference: tuple[Tensor, Tensor] | None,
-    options: PairOptions,
-    check: bool,
-) -> Problem:
-    """Which rows are contrasted with which; with `check`, NaN and infinite values raise."""
-    batch = GivenBatch(features, targets, "rnc_loss")
-    anchors, kept = usable_rows(batch, options.missing, check=check)
-    others, own_column, given = anchors, 0, [batch]
-    if reference is not None:
-        given.append(GivenBatch(*reference, "rnc_loss's reference"))
-        others, _ = usable_rows(given[1], options.missing, check=check)
-        check_same_width(anchors, others)
-    is_shared = options.gather and world_size() > 1
-    if is_shared:
-        all_features, all_targets, own_column = gather_rows(*others)
-        others = Rows(all_features, all_targets)
-    if options.missing == "raise":
-        check_enough(anchors, others, has_reference=reference is not None, is_shared=is_shared)
-    return Problem(
-        anchors, others, own_column if reference is None else None, kept, is_shared, given
-    )
 
 
 def _mean(losses: Tensor, problem: Problem) -> Tensor:

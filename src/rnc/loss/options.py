@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rnc.loss.batch import Missing
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 
+Missing = Literal["raise", "skip"]
 Reduction = Literal["mean", "none"]
 Backend = Literal["auto", "torch", "triton", "reference"]
 
@@ -40,14 +40,8 @@ class PairOptions:
         for name, count in (("positives", self.positives), ("chunk_size", self.chunk_size)):
             if count is not None and (not isinstance(count, int) or count < 1):
                 raise ValueError(f"{name} must be a whole number >= 1, or None; got {count!r}.")
-        for name, value in (
-            ("missing", self.missing),
-            ("reduction", self.reduction),
-            ("backend", self.backend),
-        ):
-            if value not in _CHOICES[name]:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(_CHOICES[name])}; got {value!r}."
-                )
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}.")
         resolve_label_distance(self.label_distance)
         resolve_similarity(self.similarity)

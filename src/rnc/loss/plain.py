@@ -51,9 +51,8 @@ def _anchor_losses(
     labels, label_of = targets, None
     if isinstance(options.label_distance, str | circular):
         labels, label_of = _distinct(targets)
-    ranking = rank(
-        distances_of(options.label_distance, labels, others.targets), options.tie_tolerance
-    )
+    distances = distances_of(options.label_distance, labels, others.targets)
+    ranking = rank(distances, options.tie_tolerance)
     similarities = similarities_of(options.similarity, features, others.features)
     own = None
     if problem.own_column is not None:
@@ -92,7 +91,6 @@ class Ranking(NamedTuple):
     """The first rank with the same label distance."""
     last_tie: Tensor
     """The last such rank: S_ij is ranks 0..last_tie of j."""
-
     rank_of: Tensor
     """The rank of each sample."""
 
@@ -106,9 +104,8 @@ def rank(distances: Tensor, tie_tolerance: float = 0.0) -> Ranking:
     first_tie = torch.searchsorted(high, nearness)
     last_tie = torch.searchsorted(nearness, high, right=True).sub_(1)
     ranks = torch.arange(order.shape[1], device=order.device).expand_as(order)
-    return Ranking(
-        nearness, order, first_tie, last_tie, torch.empty_like(order).scatter_(1, order, ranks)
-    )
+    rank_of = torch.empty_like(order).scatter_(1, order, ranks)
+    return Ranking(nearness, order, first_tie, last_tie, rank_of)
 
 
 # ----------------------------------------------------------------------------- losses and gradient
@@ -123,12 +120,8 @@ def ranked_losses(
 ) -> Tensor:
     """The loss of every anchor: similarities (n, m) -> (n,).
 
-    Args:
-        similarities: of anchors and samples.
-        ranking: of the samples for each label.
-        options: temperature, positives and tie_tolerance of `rnc_loss`.
-        label_of: for each anchor, its row of the ranking, (n,); None if they are the same.
-        own: for each anchor, the sample that is the anchor itself, (n,); None if there is none.
+    For each anchor, `label_of` holds its row of the ranking, (n,), or None if they are the same;
+    `own` holds the sample that is the anchor itself, (n,), or None if there is none.
     """
     losses = []
     for start, part in _blocks(similarities):
@@ -137,11 +130,8 @@ def ranked_losses(
         itself = None if own is None else _find(own[anchors], ranking.rank_of, rows)
         weight = _weights(ranking.nearness, rows, itself, options)
         order, first_tie, last_tie = (array[rows] for array in ranking[1:4])
-        losses.append(
-            _RankedLosses.apply(
-                part.double(), options.temperature, order, first_tie, last_tie, itself, weight
-            )
-        )
+        ranks = (order, first_tie, last_tie, itself)
+        losses.append(_RankedLosses.apply(part.double(), options.temperature, *ranks, weight))
     return torch.cat(losses) if len(losses) > 1 else losses[0]
 
 
@@ -230,33 +220,28 @@ def _is_narrow(logits: Tensor) -> bool:
 
 
 def _plain_sums(
-    logits: Tensor,
-    first_tie: Tensor,
-    last_tie: Tensor,
-    itself: Tensor | None,
-    weight: Tensor | float,
+    logits: Tensor, first: Tensor, last: Tensor, itself: Tensor | None, weight: Tensor | float
 ) -> tuple[Tensor, Tensor]:
-    """Every log D_j and exp(s_k) sum_j w_j / D_j, where no exponential underflows."""
+    """Every log D_j and exp(s_k) sum_j w_j / D_j, where no exponential underflows.
+
+    Takes the first and the last tie of each rank.
+    """
     high = logits.amax(dim=1, keepdim=True)
     exponentials = (logits - high).exp_()
-    denominators = exponentials.cumsum(dim=1).gather(1, last_tie)
+    denominators = exponentials.cumsum(dim=1).gather(1, last)
     inverses = denominators.reciprocal().mul_(weight)
     if itself is not None:
         inverses.scatter_(1, itself, 0.0)
     inverses = inverses.flip(1).cumsum(dim=1).flip(1)
-    pull = inverses.gather(1, first_tie).mul_(exponentials)
+    pull = inverses.gather(1, first).mul_(exponentials)
     return denominators.log_().add_(high), pull
 
 
 def _log_sums(
-    logits: Tensor,
-    first_tie: Tensor,
-    last_tie: Tensor,
-    itself: Tensor | None,
-    weight: Tensor | float,
+    logits: Tensor, first: Tensor, last: Tensor, itself: Tensor | None, weight: Tensor | float
 ) -> tuple[Tensor, Tensor]:
     """The same for logits of any range."""
-    log_denominators = logits.logcumsumexp(dim=1).gather(1, last_tie)
+    log_denominators = logits.logcumsumexp(dim=1).gather(1, last)
     log_weight = math.log(weight) if isinstance(weight, float) else weight.log()
     inverses = log_weight - log_denominators
     if itself is not None:
@@ -264,7 +249,7 @@ def _log_sums(
     inverses = inverses.flip(1).logcumsumexp(dim=1).flip(1)
     # The exact value is at most log 1 = 0. Where logits are huge, rounding lifts it above, and exp
     # would make that large.
-    pull = inverses.gather(1, first_tie).add_(logits).clamp_(max=0.0).exp_()
+    pull = inverses.gather(1, first).add_(logits).clamp_(max=0.0).exp_()
     return log_denominators, pull
 
 

@@ -33,13 +33,8 @@ def lower_bound(
     """L*, the value that the loss of a batch with these targets cannot go below.
 
     The tolerance should only join distances that differ by rounding: the bound is proven for
-    groups of equal distances.
-
-    Args:
-        targets: (n,) or (n, t).
-        views: how often each sample occurs in the batch.
-        label_distance: as for `rnc.rnc_loss`.
-        tie_tolerance: as for `rnc.rnc_loss`.
+    groups of equal distances. `views` is how often each sample occurs in the batch; the other
+    arguments are as for `rnc.rnc_loss`.
 
     >>> lower_bound(torch.tensor([1.0, 2.0, 4.0]))  # no ties
     tensor(0., dtype=torch.float64)
@@ -96,12 +91,8 @@ def epsilon(
 ) -> Tensor:
     """How close to `lower_bound` the loss must be to prove that features are delta-ordered.
 
-    Args:
-        targets: (n,) or (n, t).
-        delta: between 0 and 1; smaller asks for a stricter order.
-        views: as for `lower_bound`.
-        label_distance: as for `rnc.rnc_loss`.
-        tie_tolerance: as for `rnc.rnc_loss`.
+    delta is between 0 and 1; smaller asks for a stricter order. The other arguments are as for
+    `lower_bound`.
     """
     _check_delta(delta)
     rows = as_targets(targets, "epsilon")
@@ -126,16 +117,8 @@ def is_delta_ordered(
     """Whether similarities follow label distances: ties within delta, others 1/delta apart.
 
     With cosine similarity and temperature 2 no batch with two distinct distances can be ordered:
-    similarities lie within [-1/2, 1/2], and 1/delta > 1.
-
-    Args:
-        features: (n, d) or (n, v, d).
-        targets: (n,) or (n, t).
-        delta: between 0 and 1.
-        temperature: as for `rnc.rnc_loss`.
-        label_distance: as for `rnc.rnc_loss`.
-        similarity: as for `rnc.rnc_loss`.
-        tie_tolerance: as for `rnc.rnc_loss`.
+    similarities lie within [-1/2, 1/2], and 1/delta > 1. delta is between 0 and 1; the other
+    arguments are as for `rnc.rnc_loss`.
     """
     _check_delta(delta)
     rows = as_rows(features.detach(), targets, "is_delta_ordered")
@@ -173,18 +156,14 @@ def ideal_embedding(targets: Tensor, *, scale: float = 1.0) -> Tensor:
 
 
 def _rank_targets(
-    rows: Tensor,
-    views: int,
-    label_distance: str | Pairwise,
-    tie_tolerance: float,
+    rows: Tensor, views: int, label_distance: str | Pairwise, tie_tolerance: float
 ) -> Ranking:
-    if len(rows) * views < 2:
+    n = len(rows) * views
+    if n < 2:
         raise ValueError(
-            "The bound needs at least two rows (samples x views) of targets; got "
-            f"{len(rows) * views}."
+            f"The bound needs at least two rows (samples x views) of targets; got {n}."
         )
-    distances = resolve_label_distance(label_distance)(rows, rows)
-    return rank(distances, tie_tolerance)
+    return rank(resolve_label_distance(label_distance)(rows, rows), tie_tolerance)
 
 
 def _itself(ranking: Ranking) -> Tensor:

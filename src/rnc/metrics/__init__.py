@@ -1,17 +1,20 @@
 """Scores of predictions and of features: arrays or tensors in, plain numbers out."""
 
 from rnc.metrics.bootstrap import Interval, mean_interval, r2_interval
-from rnc.metrics.columns import Columns, Values, as_columns
-from rnc.metrics.order import Ordinality, ordinality
 from rnc.metrics.scores import (
     SHOTS,
     WORST,
+    Columns,
+    Ordinality,
+    Values,
     angular_error,
+    as_columns,
     circular_error,
     error_measure,
     geometric_mean_error,
     mae,
     mse,
+    ordinality,
     r2,
     regression_scores,
     rmse,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnc.metrics.columns import Columns
+from rnc.metrics.scores import Columns
 
 RESAMPLES = 1000
 _CHUNK = 2**21  # draws in memory at a time
@@ -31,12 +31,6 @@ def mean_interval(
     narrow for small n. Of 1,000 intervals at level 0.95, 88 % held the mean of normal errors with
     5 samples and 95 % with 10 or more; of exponential errors, 90 % with 20 and 94 % with 200.
 
-    Args:
-        values: (n,).
-        level: how often such intervals hold the true mean.
-        resamples: how many, each of n values.
-        seed: of the resampling.
-
     >>> mean_interval(np.array([2.0, 2.0, 2.0]))
     Interval(low=2.0, high=2.0)
     """
@@ -57,12 +51,9 @@ def mean_interval(
 
 
 def r2_interval(prediction: Columns, target: Columns, *, seed: int = 0) -> Interval | None:
-    """Interval of the usual R2: the middle 95 % of 1,000 resamples; None where R2 is not defined.
+    """Interval of the usual R2 of predictions (n, t); None where R2 is not defined.
 
-    Args:
-        prediction: (n, t).
-        target: (n, t).
-        seed: of the resampling.
+    It is the middle 95 % of 1,000 resamples.
     """
     if len(target) < 2 or not np.ptp(target, axis=0).any():
         return None

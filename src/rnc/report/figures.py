@@ -45,24 +45,20 @@ NUMBER_COLORS = (
 
 
 class ErrorGroup(NamedTuple):
-    """Test samples that share something, and their mean absolute error."""
+    """Test samples that share a value, and their mean absolute error, NaN if it is not known."""
 
     value: str
-    """What they share."""
     n: int
     mae: float
-    """NaN where it is not known."""
     low: float | None = None
     high: float | None = None
 
 
 class TargetBins(NamedTuple):
-    """Error by the value of the target; NaN in a bin without samples."""
+    """Error by the value of the target, in b bins with b + 1 edges; NaN in one without samples."""
 
     edges: Columns
-    """(b + 1,)"""
     n: Columns
-    """(b,)"""
     mae: Columns
     low: Columns
     high: Columns
@@ -71,13 +67,11 @@ class TargetBins(NamedTuple):
 
 
 class SimilarityMatrix(NamedTuple):
-    """Similarities of features, rows and columns in the order of the labels."""
+    """Similarities (k, k) of features, rows and columns in the order of the labels (k,)."""
 
     target: str
     labels: Columns
-    """(k,)"""
     values: Columns
-    """(k, k)"""
 
 
 def short(text: object, limit: int = 40) -> str:
@@ -86,11 +80,8 @@ def short(text: object, limit: int = 40) -> str:
     >>> short("a long file name.png", limit=11)
     'a lon…e.png'
     """
-    letters = str(text)
-    if len(letters) > limit:
-        half = limit // 2
-        letters = f"{letters[:half]}…{letters[half - limit + 1 :]}"
-    return letters
+    letters, half = str(text), limit // 2
+    return letters if len(letters) <= limit else f"{letters[:half]}…{letters[half - limit + 1 :]}"
 
 
 def file_name(*words: str) -> str:
@@ -196,9 +187,8 @@ def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Fig
         centres = (bins.edges[:-1] + bins.edges[1:]) / 2
         known = np.isfinite(bins.low) & np.isfinite(bins.high)
         if known.any():
-            band = {"mark": "band", "color": color, "x": rounded(centres[known])}
-            band |= {"low": rounded(bins.low[known]), "high": rounded(bins.high[known])}
-            above.append(band)
+            x, low, high = (rounded(part[known]) for part in (centres, bins.low, bins.high))
+            above.append({"mark": "band", "color": color, "x": x, "low": low, "high": high})
         above.append(line(centres, bins.mae, name, color=color, dots=True))
     # Runs on the same data have the same counts: the first one's stand for all.
     bins = runs[0][2]

@@ -37,15 +37,12 @@ _LOST = {
 
 
 class FeatureMap(NamedTuple):
-    """Features in two dimensions."""
+    """Features in two dimensions: rows (k,), points (k, 2), and the titles of the two axes."""
 
     method: str
     rows: RowNumbers
-    """(k,)"""
     points: Columns
-    """(k, 2)"""
     axes: tuple[str, str]
-    """Titles of the two axes."""
     total: int
     """Samples before thinning."""
 

@@ -20,16 +20,14 @@ EMPTY = "(empty)"
 
 
 class Pictures(NamedTuple):
-    """Pictures and signals of all runs, and which of them each run uses."""
+    """Pictures and signals of all runs and, by the number of a run, which of them it uses."""
 
     sheets: list[PictureSheet]
-    sheet_of: list[int | None]
-    """For each run, the number of its sheet."""
+    sheet_of: dict[int, int]
     signals: list[dict[str, Any]]
-    signals_of: list[int | None]
-    """For each run, the number of its signals."""
-    places: list[dict[int, int]]
-    """For each run, by row of predictions.csv: place on its sheet or among its signals."""
+    signals_of: dict[int, int]
+    places: dict[int, dict[int, int]]
+    """By run and row of predictions.csv: place on its sheet or among its signals."""
 
 
 class ColorScale(NamedTuple):
@@ -61,19 +59,16 @@ def pictures_of(runs: Sequence[ReportRun]) -> Pictures:
     """The pictures and signals of all runs; runs with those of one shape share them."""
     parts = [run.thumbnails for run in runs]
     images, signals = pool_pictures(parts, "images"), pool_pictures(parts, "signals")
+    sheet_of, signals_of = (
+        {i: k for k, pool in enumerate(pools) for i in pool.places} for pools in (images, signals)
+    )
+    places = {i: spots for pool in signals for i, spots in pool.places.items()}
     sheets = make_sheets(images)
-    sheet_of: list[int | None] = [None] * len(runs)
-    signals_of: list[int | None] = [None] * len(runs)
-    places: list[dict[int, int]] = [{} for _ in runs]
-    for k, (pictures, sheet) in enumerate(zip(images, sheets, strict=True)):
-        for i, spots in pictures.places.items():
-            sheet_of[i] = k
+    for pool, sheet in zip(images, sheets, strict=True):
+        for i, spots in pool.places.items():
             places[i] = {row: spot for row, spot in spots.items() if spot < sheet.pictures}
-    for k, lines in enumerate(signals):
-        for i, spots in lines.places.items():
-            signals_of[i], places[i] = k, spots
-    lines_of_signals = [sparklines(pool.content) for pool in signals]
-    return Pictures(sheets, sheet_of, lines_of_signals, signals_of, places)
+    lines = [sparklines(pool.content) for pool in signals]
+    return Pictures(sheets, sheet_of, lines, signals_of, places)
 
 
 def color_columns(
@@ -81,12 +76,9 @@ def color_columns(
 ) -> list[tuple[ColorColumn, ColorScale, list[list[Any] | None]]]:
     """Columns that colour points: each with its scale over all runs, and its values in each."""
     tables = [_columns(run) for run in runs]
-    columns = sorted(
-        dict.fromkeys(column for table in tables for column in table),
-        key=lambda column: _KINDS.index(column.kind),
-    )
+    columns = dict.fromkeys(column for table in tables for column in table)
     described = []
-    for column in columns:
+    for column in sorted(columns, key=lambda column: _KINDS.index(column.kind)):
         empty = np.empty(0, np.float64 if column.kind != "column" else np.str_)
         parts = [
             table[column][run.rows] if column in table else empty
@@ -171,9 +163,9 @@ def page_data(runs: Sequence[ReportRun], pictures: Pictures) -> dict[str, Any]:
                 "name": run.name,
                 "names": [short(name, 60) for name in run.sample_names[run.rows]],
                 "values": [values[i] for _, _, values in columns],
-                "looks": [pictures.places[i].get(int(row), -1) for row in run.rows],
-                "sheet": pictures.sheet_of[i],
-                "signals": pictures.signals_of[i],
+                "looks": [pictures.places.get(i, {}).get(int(row), -1) for row in run.rows],
+                "sheet": pictures.sheet_of.get(i),
+                "signals": pictures.signals_of.get(i),
             }
             for i, run in enumerate(runs)
         ],

@@ -47,35 +47,23 @@ class Buffers(NamedTuple):
 
 
 def block_losses(
-    pairs: Tensor,
-    halves: Tensor,
-    labels: Tensor,
-    samples: Prepared,
-    weights: Tensor | None,
+    pairs: Tensor,  # similarities (r, m), or with l2 products of rows; overwritten
+    halves: Tensor,  # of all anchors, as `prepare` gives them, (n,)
+    labels: Tensor,  # of all anchors, (n,)
+    samples: Prepared,  # sorted
+    weights: Tensor | None,  # of all anchors in the gradient, (n,)
     buffers: Buffers,
     *,
-    start: int,
-    own_column: int | None,
-    l2: bool,
+    start: int,  # the anchor of the first row of pairs
+    own_column: int | None,  # the sample, before sorting, that is anchor 0; None if none is
+    l2: bool,  # the gradient is then that with respect to -|x - z|^2 / 2
     temperature: float,
     divisor: int,
     with_gradient: bool,
 ) -> None:
     """Losses of a block of anchors and, in place of pairs, their gradient with respect to them.
 
-    Args:
-        pairs: similarities (r, m), or with l2 products of rows; overwritten.
-        halves: of all anchors, as `prepare` gives them, (n,).
-        labels: of all anchors, (n,).
-        samples: as `prepare` gives them, sorted.
-        weights: of all anchors in the gradient, (n,).
-        buffers: where losses and the sums of gradients go.
-        start: the anchor of the first row of pairs.
-        own_column: the sample, before they were sorted, that is anchor 0; None if none is.
-        l2: what pairs are; the gradient is then that with respect to -|x - z|^2 / 2.
-        temperature: of the loss.
-        divisor: of losses and gradient.
-        with_gradient: whether to compute it.
+    Both are divided by the divisor. Losses and the sums of gradients go to the buffers.
     """
     r, m = pairs.shape
     # A float argument of a kernel would be rounded to float32. Its bits, as an integer, are not.
@@ -84,31 +72,14 @@ def block_losses(
     flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
     for wide in (False, True):
         _contrast[(r,)](
-            pairs,
-            halves,
-            samples.sorted_halves,
-            labels,
-            samples.sorted_labels,
-            samples.ties,
-            buffers.losses if weights is None else weights,
-            *buffers,
-            flags,
-            start,
-            m,
-            buffers.sums.stride(0),
-            own_column or 0,
-            divisor,
-            bits,
-            own_column is not None,
-            weights is not None,
-            l2,
-            with_gradient,
-            wide,
-            m.bit_length(),
-            min(SAMPLE_BLOCK, triton.next_power_of_2(m)),
+            pairs, halves, samples.sorted_halves, labels, samples.sorted_labels, samples.ties,
+            buffers.losses if weights is None else weights, *buffers, flags,
+            start, m, buffers.sums.stride(0), own_column or 0, divisor, bits,
+            own_column is not None, weights is not None, l2, with_gradient,
+            wide, m.bit_length(), min(SAMPLE_BLOCK, triton.next_power_of_2(m)),
             num_warps=WARPS,
             enable_fp_fusion=True,  # tested and timed with it; Triton's default is about to change
-        )
+        )  # fmt: skip
 
 
 @triton.jit

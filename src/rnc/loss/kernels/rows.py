@@ -50,17 +50,10 @@ def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: boo
         torch.zeros(1, dtype=torch.int32, device=features.device),
     )
     _prepare_kernel[(n,)](
-        features.contiguous(),
-        labels,
-        features if shift is None else shift,
-        *prepared,
-        n,
-        d,
-        sort,
-        shift is not None,
-        min(ROW_BLOCK, triton.next_power_of_2(max(n, d))),
+        features.contiguous(), labels, features if shift is None else shift, *prepared, n, d,
+        sort, shift is not None, min(ROW_BLOCK, triton.next_power_of_2(max(n, d))),
         enable_fp_fusion=True,
-    )
+    )  # fmt: skip
     return prepared
 
 
@@ -82,34 +75,21 @@ def finish(
     *,
     l2: bool,
 ) -> Tensor:
-    """The gradient of features.
+    """The gradient of the features `like`, (n, d); rows and ties are as `prepare` gives them.
 
-    Args:
-        like: the features, (n, d).
-        rows: as `prepare` made them, (n, d).
-        as_anchors: their products as anchors; None if they are not anchors.
-        as_samples: their products as samples, in the order of labels; None if they are not samples.
-        ties: as `prepare` gives them.
-        l2: subtract each row times its sum, as Euclidean distances need.
+    Takes the products of the features as anchors and, in the order of labels, as samples: None for
+    what they are not. l2 subtracts each row times its sum, as Euclidean distances need.
     """
     n, d = like.shape
     out = torch.empty(n, d, dtype=like.dtype, device=like.device)
     placeholder = as_anchors or as_samples
     assert placeholder is not None
     _finish_kernel[(n,)](
-        *(as_anchors or placeholder),
-        *(as_samples or placeholder),
-        rows,
-        ties,
-        out,
-        n,
-        d,
-        as_anchors is not None,
-        as_samples is not None,
-        l2,
+        *(as_anchors or placeholder), *(as_samples or placeholder), rows, ties, out, n, d,
+        as_anchors is not None, as_samples is not None, l2,
         min(ROW_BLOCK, triton.next_power_of_2(d)),
         enable_fp_fusion=True,
-    )
+    )  # fmt: skip
     return out
 
 

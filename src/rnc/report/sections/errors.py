@@ -1,7 +1,7 @@
 """Sections about the errors: all predictions, by target, by subgroup, and the worst samples."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,19 +25,18 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
     """Predicted against true values, a figure for each run and target."""
     grids = []
     for target in union(run.targets for run in runs):
-        columns = {}
-        for i, run in enumerate(runs):
-            if target in run.targets:
-                j = run.targets.index(target)
-                columns[i] = (run.true[:, j], run.predicted[:, j])
-        limits = _limits(part[np.isfinite(part)] for parts in columns.values() for part in parts)
+        columns = {
+            i: [values[:, run.targets.index(target)] for values in (run.true, run.predicted)]
+            for i, run in enumerate(runs)
+            if target in run.targets
+        }
+        limits = _limits([part for parts in columns.values() for part in parts])
         slots = []
         for i, (true, predicted) in columns.items():
-            run = runs[i]
-            if len(run.scattered):
-                shown = (true[run.scattered], predicted[run.scattered])
-                figure = draw.scatter(*shown, target=target, limits=limits)
-                figure |= {"run": i, "points": run.places(run.scattered), "color": run.color}
+            run, shown = runs[i], runs[i].scattered
+            if len(shown):
+                figure = draw.scatter(true[shown], predicted[shown], target=target, limits=limits)
+                figure |= {"run": i, "points": run.places(shown), "color": run.color}
                 title, file = f"{run.name}: {target}", f"predicted {run.name} {target}"
                 slots.append(page.slot(figures, figure, title, file=file))
         grids.append(page.grid(slots, "pairs"))
@@ -52,9 +51,9 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
     return page.section("Predictions", about, "".join(grids))
 
 
-def _limits(parts: Iterable[Columns]) -> tuple[float, float]:
+def _limits(parts: Sequence[Columns]) -> tuple[float, float]:
     """Axis limits with a margin, around all the numbers."""
-    low, high = draw.limits_of(np.concatenate([*parts, np.empty(0)]))
+    low, high = draw.limits_of(np.concatenate(parts))
     margin = 0.03 * ((high - low) or 1.0)
     return low - margin, high + margin
 
@@ -215,14 +214,10 @@ def _cell(run: ReportRun, row: int, picture: str) -> str:
 
 def _picture(i: int, row: int, pictures: Pictures) -> str:
     """The picture or sparkline of a sample of run i; nothing where it has none."""
-    place, sheet, signals = (
-        pictures.places[i].get(row),
-        pictures.sheet_of[i],
-        pictures.signals_of[i],
-    )
+    place = pictures.places.get(i, {}).get(row)
     if place is None:
         return ""
-    if sheet is not None:
+    if (sheet := pictures.sheet_of.get(i)) is not None:
         _, columns, lines, _ = pictures.sheets[sheet]
         line, column = divmod(place, columns)
         position = f"{_percent(column, columns)} {_percent(line, lines)}"
@@ -231,7 +226,7 @@ def _picture(i: int, row: int, pictures: Pictures) -> str:
             f'<span class="look sheet-{sheet}" role="img" aria-label="the sample" '
             f'style="background-position: {position}; background-size: {size}"></span>'
         )
-    return "" if signals is None else _sparkline(pictures.signals[signals], place)
+    return _sparkline(pictures.signals[pictures.signals_of[i]], place)
 
 
 def _percent(place: int, count: int) -> str:

@@ -26,11 +26,10 @@ HEADLINE = (
 
 def cards(runs: Sequence[ReportRun]) -> str:
     """A card per run: its main numbers, and what is missing."""
-    articles = "".join(_card(run, color) for color, run in enumerate(runs))
-    return f'<section class="grid pairs">{articles}</section>'
+    return f'<section class="grid pairs">{"".join(_card(run) for run in runs)}</section>'
 
 
-def _card(run: ReportRun, color: int) -> str:
+def _card(run: ReportRun) -> str:
     test, fit = run.scores("test"), run.fit
     intervals: dict[str, Interval] = run.analyses.get("intervals", {})
     lines = {
@@ -58,7 +57,7 @@ def _card(run: ReportRun, color: int) -> str:
     kind = " · ".join(str(word) for word in (fit.get("scheme"), fit.get("head"), encoder) if word)
     interval = page.between(intervals.get("mae"))
     return (
-        f'<article class="card run" style="--run: var(--run-{color % 6})">'
+        f'<article class="card run" style="--run: var(--run-{run.color % 6})">'
         f'<h3>{page.escape(run.name)}</h3><p class="small">{page.escape(kind)}</p>'
         f'<div class="big">{page.number(test.get("mae"))} <small>MAE, test</small></div>'
         f'<p class="small">{f"95 % interval {interval}" if interval else ""}</p>'

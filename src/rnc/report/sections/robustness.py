@@ -44,11 +44,11 @@ def read_corruption(result: AnalysisResult, run: PartialRun) -> CorruptionErrors
     for row in content["rows"]:
         curve = curves.setdefault(str(row["name"]), list(clean))
         curve.append((int(row["severity"]), float(row["error"])))
-    mean = [*clean, *((int(row["severity"]), float(row["error"])) for row in content["mean"])]
-    measure = str(content.get("measure") or "error")
+    mean = clean + [(int(row["severity"]), float(row["error"])) for row in content["mean"]]
     if "types" not in content:
         raise ValueError(older_version(run.path, "corruption"))
     types = {str(row["name"]): float(row["error"]) for row in content["types"]}
+    measure = str(content.get("measure") or "error")
     n = int(content.get("n") or 0)
     return CorruptionErrors(_MEASURES.get(measure, measure), n, curves, mean, types)
 
@@ -112,18 +112,15 @@ def draw_other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list
     return page.section("Other data", about, page.grid(slots) + _transfer(runs))
 
 
-class UnseenErrors(NamedTuple):
-    """Errors inside and outside the ranges of the target that training has seen."""
-
-    ranges: str
-    groups: tuple[ErrorGroup, ErrorGroup]
+UnseenErrors = tuple[str, dict[str, ErrorGroup]]
+"""The ranges of the target that training has seen, and the errors on "seen" and "unseen" ones."""
 
 
 def read_unseen(result: AnalysisResult, run: PartialRun) -> UnseenErrors:
     """analyses/unseen.json."""
-    seen, unseen = (read_group(result.content[name], name) for name in ("seen", "unseen"))
+    groups = {name: read_group(result.content[name], name) for name in ("seen", "unseen")}
     ranges = [f"{low:g} to {high:g}" for low, high in result.content.get("ranges") or []]
-    return UnseenErrors(", ".join(ranges), (seen, unseen))
+    return ", ".join(ranges), groups
 
 
 def _unseen(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
@@ -133,10 +130,10 @@ def _unseen(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
     if not errors:
         return []
     bars = {
-        f"{part} targets": [(run.name, run.color, of_run.groups[k]) for run, of_run in errors]
-        for k, part in enumerate(("seen", "unseen"))
+        f"{part} targets": [(run.name, run.color, groups[part]) for run, (_, groups) in errors]
+        for part in ("seen", "unseen")
     }
-    ranges = union([[of_run.ranges for _, of_run in errors]])
+    ranges = union([[seen for _, (seen, _) in errors]])
     note = f"Targets that training has seen: {draw.short('; '.join(ranges), 120)}."
     figure = draw.rows("MAE", bars)
     return [page.slot(figures, figure, "Unseen targets", note=note, file="unseen-targets")]
