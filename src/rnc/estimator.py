@@ -28,16 +28,7 @@ from sklearn.utils.validation import (  # type: ignore[import-untyped]
 )
 from torch import Tensor, nn
 
-from rnc.config import (
-    Device,
-    FitConfig,
-    Optimizer,
-    Precision,
-    Preset,
-    Scheme,
-    Solver,
-    Switch,
-)
+from rnc.config import Device, FitConfig, Optimizer, Precision, Preset, Scheme, Solver, Switch
 from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays

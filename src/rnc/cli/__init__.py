@@ -6,11 +6,14 @@ One file for each group of commands. A command imports what it needs when it run
 
 import typer
 
+from rnc.cli.data import DataFlags
 from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
 from rnc.cli.fit import demo, fit
+from rnc.cli.flags import with_flags
 from rnc.cli.paper import compare, reproduce
 from rnc.cli.search import search
+from rnc.config import FitConfig
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +25,8 @@ app = typer.Typer(
     Start with `rnc demo`, then `rnc fit table.csv --target price --out runs/price`.""",
 )
 for command in (demo, fit, predict, evaluate, report, export, search, compare, reproduce):
-    app.command()(command)
+    trains_on_data = command in (fit, search, compare, reproduce)
+    app.command()(with_flags(command, *((DataFlags, FitConfig) if trains_on_data else ())))
 app.add_typer(datasets, name="datasets")
 
 

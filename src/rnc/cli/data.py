@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from rnc.cli.flags import Images, pair, value_of
+from rnc.cli.flags import Images, SkipBad, pair, value_of
 from rnc.cli.terminal import console
 from rnc.config import FitConfig
 
@@ -32,33 +32,27 @@ class DataFlags:
             show_default=False,
         ),
     ]
-    target: Annotated[list[str] | None, typer.Option(help="column to predict; may repeat")] = None
+    target: Annotated[list[str] | None, "column to predict; may repeat"] = None
     images: Images = None
-    image_column: Annotated[str, typer.Option(help="column of file names")] = "auto"
+    image_column: Annotated[str, "column of file names"] = "auto"
     feature_column: Annotated[
-        list[str] | None, typer.Option(help="column to predict from; may repeat; default: the rest")
+        list[str] | None, "column to predict from; may repeat; default: the rest"
     ] = None
-    split_column: Annotated[
-        str | None, typer.Option(help="column of train/val/test; 'none' makes a seeded split")
-    ] = None
-    group_column: Annotated[
-        str | None, typer.Option(help="rows that share a value stay in one split")
-    ] = None
+    split_column: Annotated[str | None, "column of train/val/test; 'none' makes a seeded split"] = (
+        None
+    )
+    group_column: Annotated[str | None, "rows that share a value stay in one split"] = None
     fractions: Annotated[
         tuple[float, float, float] | None,
         typer.Option(
             metavar="TRAIN VAL TEST", help="shares of a seeded split; default: 0.7 0.1 0.2"
         ),
     ] = None
-    split_seed: Annotated[int, typer.Option(help="seed of a seeded split")] = 0
-    subgroup_column: Annotated[
-        list[str] | None, typer.Option(help="column to report scores by; may repeat")
-    ] = None
-    drop_missing: Annotated[bool, typer.Option(help="leave out rows without a target")] = False
-    skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False
-    root: Annotated[
-        Path | None, typer.Option(help="folder of your copy, with a dataset's name")
-    ] = None
+    split_seed: Annotated[int, "seed of a seeded split"] = 0
+    subgroup_column: Annotated[list[str] | None, "column to report scores by; may repeat"] = None
+    drop_missing: Annotated[bool, "leave out rows without a target"] = False
+    skip_bad: SkipBad = False
+    root: Annotated[Path | None, "folder of your copy, with a dataset's name"] = None
     dataset_option: Annotated[
         list[str] | None,
         typer.Option(

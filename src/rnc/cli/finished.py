@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rnc.cli.flags import Folder, Images
+from rnc.cli.flags import Folder, Images, SkipBad
 from rnc.cli.terminal import console, friendly, print_scores, steps_bar
 
 
@@ -20,7 +20,7 @@ def predict(
         Path | None, typer.Option("--output", "-o", help="CSV file; default: predictions.csv")
     ] = None,
     images: Images = None,
-    skip_bad: Annotated[bool, typer.Option(help="leave out broken images")] = False,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Predict with a finished run: files, a folder, a table or an array."""
     from rnc.files import write_text
@@ -38,9 +38,9 @@ def predict(
 
 def evaluate(
     run: Folder,
-    data: Annotated[Path | None, typer.Option(help="other labelled data of the same kind")] = None,
+    data: Annotated[Path | None, "other labelled data of the same kind"] = None,
     images: Images = None,
-    out: Annotated[Path | None, typer.Option(help="folder for the scores of --data")] = None,
+    out: Annotated[Path | None, "folder for the scores of --data"] = None,
     analyses: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,20 +52,19 @@ def evaluate(
         ),
     ] = None,
     map_method: Annotated[
-        str | None, typer.Option(help="pca, tsne or umap (extra: umap, the default if installed)")
+        str | None, "pca, tsne or umap (extra: umap, the default if installed)"
     ] = None,
-    corruption_samples: Annotated[int, typer.Option(help="most images to corrupt")] = 2000,
+    corruption_samples: Annotated[int, "most images to corrupt"] = 2000,
     seen: Annotated[
         list[str] | None,
         typer.Option(metavar="LOW:HIGH", help="range of the target seen in training; may repeat"),
     ] = None,
     share: Annotated[
-        list[float] | None,
-        typer.Option(help="share of the training rows for reduced; may repeat; 1 to 1/8"),
+        list[float] | None, "share of the training rows for reduced; may repeat; 1 to 1/8"
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
     target: Annotated[
-        list[str] | None, typer.Option(help="target in --data of transfer, if it has another name")
+        list[str] | None, "target in --data of transfer, if it has another name"
     ] = None,
 ) -> None:
     """Show the scores of a run, evaluate it on other data, or analyse it.
@@ -122,9 +121,9 @@ def evaluate(
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="one or several run folders")],
-    out: Annotated[Path | None, typer.Option(help="HTML file; default: in the first run")] = None,
+    out: Annotated[Path | None, "HTML file; default: in the first run"] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="folder for the figures as PNG and SVG (extra: figures)")
+        Path | None, "folder for the figures as PNG and SVG (extra: figures)"
     ] = None,
 ) -> None:
     """Write one self-contained report.html that shows runs side by side."""
@@ -138,8 +137,7 @@ def report(
 
 
 def export(
-    run: Folder,
-    out: Annotated[Path | None, typer.Option(help="default: model.onnx in the run")] = None,
+    run: Folder, out: Annotated[Path | None, "default: model.onnx in the run"] = None
 ) -> None:
     """Write the model as ONNX and check it against PyTorch (extra: export)."""
     from rnc.model import Regressor

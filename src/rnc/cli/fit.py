@@ -8,16 +8,14 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
-from rnc.cli.flags import take, with_flags
+from rnc.cli.flags import Seeds, take
 from rnc.cli.terminal import bar, console, friendly, print_scores
 from rnc.config import FitConfig
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="folder for the runs and the report")] = Path(
-        "runs/demo"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="how many times, with different seeds")] = 3,
+    out: Annotated[Path, "folder for the runs and the report"] = Path("runs/demo"),
+    seeds: Seeds = 3,
     epochs: Annotated[int, typer.Option(min=1, help="of both methods")] = 12,
 ) -> None:
     """Real digits, rotated: learn the angle with L1 and with RnC, and see the difference.
@@ -48,12 +46,11 @@ def demo(
 
 
 def fit(
-    out: Annotated[Path, typer.Option(help="folder for the run", show_default=False)],
-    resume: Annotated[bool, typer.Option(help="continue the run in --out")] = False,
-    overwrite: Annotated[bool, typer.Option(help="replace the run in --out")] = False,
+    out: Annotated[Path, "folder for the run"],
+    resume: Annotated[bool, "continue the run in --out"] = False,
+    overwrite: Annotated[bool, "replace the run in --out"] = False,
     encoder_from: Annotated[
-        Path | None,
-        typer.Option(help="take the encoder of this run, for another head or other data"),
+        Path | None, "take the encoder of this run, for another head or other data"
     ] = None,
     **options: Any,
 ) -> None:
@@ -101,6 +98,3 @@ def fit(
         if is_first_process():
             print_scores(out)
             Console().print(f"Report: {write_report([out])}")
-
-
-with_flags(fit, DataFlags, FitConfig)

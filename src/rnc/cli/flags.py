@@ -10,44 +10,49 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import typer
 
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
-Images = Annotated[Path | None, typer.Option(help="folder that image file names are relative to")]
+Images = Annotated[Path | None, "folder that image file names are relative to"]
+Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different seeds")]
+SkipBad = Annotated[bool, "leave out broken images"]
 Fields = TypeVar("Fields")
 
-_WORDS = {True: ("true", "yes", "on", "1"), False: ("false", "no", "off", "0")}
+_ON = dict.fromkeys(("true", "yes", "on", "1"), True)
+_SWITCH = _ON | dict.fromkeys(("false", "no", "off", "0"), False)
 _NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
 def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., None]:
     """Give a command one flag per field of some dataclasses, in place of its **options.
 
-    An annotation holds the help as text, or a parameter of typer's. A parameter that the command
-    has by the name of a field takes its place, with a default and a help text of its own.
+    An annotation, of a field or of the command itself, holds the help as text, or a parameter of
+    typer's. A parameter that the command has by the name of a field takes its place, with a default
+    and a help text of its own.
     """
-    flags = []
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    taken = {p.name for p in own}
+    flags = {}
+    for name, own in inspect.signature(command).parameters.items():
+        if name != "options":
+            annotation = _annotation(name, own.annotation)
+            flags[name] = own.replace(kind=own.KEYWORD_ONLY, annotation=annotation)
     for cls in classes:
         hints = get_type_hints(cls, include_extras=True)
         for field in dataclasses.fields(cls):
-            if field.name in taken:
-                continue
-            missing = field.default is dataclasses.MISSING
-            flags.append(
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=inspect.Parameter.empty if missing else field.default,
-                    annotation=_annotation(field.name, *get_args(hints[field.name])),
-                )
+            required = field.default is dataclasses.MISSING
+            flag = inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if required else field.default,
+                annotation=_annotation(field.name, hints[field.name]),
             )
-    command.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
+            flags.setdefault(field.name, flag)
+    command.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
+    command.__annotations__ = {name: flag.annotation for name, flag in flags.items()}
     return command
 
 
-def _annotation(name: str, kind: Any, note: Any) -> Any:
+def _annotation(name: str, hint: Any) -> Any:
     """What typer makes a flag of; one for several values, or for options by name, may repeat."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    kind, note = get_args(hint)
     if _is_mapping(kind):
         option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
         return Annotated[list[str] | None, option]
@@ -88,14 +93,10 @@ def flag_value(cls: Any, name: str, value: Any) -> Any:
 
 def typed_fields(context: typer.Context, filled: Any) -> dict[str, Any]:
     """The fields of a dataclass from `take` whose flags were typed, even where at the default."""
-    sources = {
-        field.name: context.get_parameter_source(field.name) for field in dataclasses.fields(filled)
-    }
-    return {
-        name: getattr(filled, name)
-        for name, source in sources.items()
-        if source is not None and source.name == "COMMANDLINE"
-    }
+    names = [field.name for field in dataclasses.fields(filled)]
+    sources = {name: context.get_parameter_source(name) for name in names}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return {name: getattr(filled, name) for name in typed}
 
 
 def typed(fields: Any) -> list[str]:
@@ -119,10 +120,8 @@ def typed(fields: Any) -> list[str]:
             words.append(flag if value else f"--no-{flag[2:]}")
         elif isinstance(value, Mapping):
             for key, one in value.items():
-                words += [
-                    flag,
-                    f"{key}={','.join(map(str, one)) if isinstance(one, tuple) else one}",
-                ]
+                text = ",".join(map(str, one)) if isinstance(one, tuple) else one
+                words += [flag, f"{key}={text}"]
         elif tuple in _origins(hints[field.name]):  # one flag, several words
             words += [flag, *map(str, value)]
         else:
@@ -173,17 +172,12 @@ def value_of(text: str, kind: Any) -> Any:
     if origin is Literal and text not in get_args(kind):
         raise ValueError(f"one of {', '.join(get_args(kind))}; got {text!r}")
     if kind is bool:
-        return _switch(text)
+        if text.lower() not in _SWITCH:
+            raise ValueError(f"true or false; got {text!r}")
+        return _SWITCH[text.lower()]
     if kind in _NUMBERS:
         try:
             return kind(text)
         except ValueError:
             raise ValueError(f"{_NUMBERS[kind]}; got {text!r}") from None
     return text
-
-
-def _switch(text: str) -> bool:
-    for value, words in _WORDS.items():
-        if text.lower() in words:
-            return value
-    raise ValueError(f"true or false; got {text!r}")

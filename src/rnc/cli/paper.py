@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import take, typed_fields, with_flags
+from rnc.cli.flags import Seeds, take, typed_fields
 from rnc.cli.terminal import console, friendly, records_bar
 from rnc.config import FitConfig, Preset
 
@@ -20,19 +20,15 @@ _SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
 _SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
 _GOES_ON = "The same command goes on from here."
 
-PresetFlag = Annotated[Preset, typer.Option(help="paper: 400 epochs; quick: a first look")]
-End2EndRate = Annotated[
-    float | None, typer.Option(help="learning rate of end-to-end training, if not --lr")
-]
+PresetFlag = Annotated[Preset, "paper: 400 epochs; quick: a first look"]
+End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
 
 
 def compare(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help=_SOURCES)] = _DIGITS,
-    out: Annotated[Path, typer.Option(help="folder for the runs and the table")] = Path(
-        "runs/compare"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="how many times, with different seeds")] = 3,
+    out: Annotated[Path, "folder for the runs and the table"] = Path("runs/compare"),
+    seeds: Seeds = 3,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
     **options: Any,
@@ -70,9 +66,6 @@ def compare(
     Console().print(f"Table: {out / NAME}.md")
 
 
-with_flags(compare, DataFlags, FitConfig)
-
-
 def reproduce(
     context: typer.Context,
     name: Annotated[
@@ -86,13 +79,11 @@ def reproduce(
     ],
     source: Annotated[str, typer.Option("--data", help=_SOURCES)] = _DIGITS,
     nuisance: Annotated[
-        str | None, typer.Option(help="for spurious: column that the target does not depend on")
+        str | None, "for spurious: column that the target does not depend on"
     ] = None,
-    other: Annotated[
-        str | None, typer.Option(help="for transfer: a second dataset's name, or a second file")
-    ] = None,
-    other_root: Annotated[Path | None, typer.Option(help="folder of its copy")] = None,
-    out: Annotated[Path, typer.Option(help="folder for runs and tables")] = Path("runs/paper"),
+    other: Annotated[str | None, "for transfer: a second dataset's name, or a second file"] = None,
+    other_root: Annotated[Path | None, "folder of its copy"] = None,
+    out: Annotated[Path, "folder for runs and tables"] = Path("runs/paper"),
     seeds: Annotated[
         int | None,
         typer.Option(min=1, help="how many; default: 3, for std 5; with preset quick 1, for std 3"),
@@ -137,9 +128,6 @@ def reproduce(
             show=show,
             say=_say,
         )
-
-
-with_flags(reproduce, DataFlags, FitConfig)
 
 
 def _say(text: str) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
-from rnc.cli.flags import pair, take, typed, value_of, with_flags
+from rnc.cli.flags import pair, take, typed, value_of
 from rnc.cli.terminal import console, friendly, steps_bar
 from rnc.config import FitConfig
 
@@ -21,7 +21,7 @@ _SHOWN = 10
 
 
 def search(
-    out: Annotated[Path, typer.Option(help="folder for the study", show_default=False)],
+    out: Annotated[Path, "folder for the study"],
     trials: Annotated[int, typer.Option(min=1, help="of the study, with those it has")] = 20,
     ranges: Annotated[
         list[str] | None,
@@ -43,10 +43,8 @@ def search(
         str | None,
         typer.Option(metavar="URL", help="database that workers share; default: study.db in --out"),
     ] = None,
-    study: Annotated[
-        str | None, typer.Option(help="name in --storage; default: the name of --out")
-    ] = None,
-    prune: Annotated[bool, typer.Option(help="stop trials that are worse than most")] = True,
+    study: Annotated[str | None, "name in --storage; default: the name of --out"] = None,
+    prune: Annotated[bool, "stop trials that are worse than most"] = True,
     heartbeat: Annotated[
         int, typer.Option(min=1, help="seconds; a worker silent for three of them is dead")
     ] = 30,
@@ -94,9 +92,6 @@ def search(
             ):
                 _print_trial(trial)
         _print_study(out, flags)
-
-
-with_flags(search, DataFlags, FitConfig)
 
 
 def _range(text: str) -> tuple[str, "Range | Choice"]:
