@@ -29,7 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from results_file import append_rows
-from rnc.augment import ImageAugment, draw_views, eval_view, views_from
+from rnc.augment import draw_views, eval_view, views_from
+from rnc.augment.configs import ImageAugment
 from rnc.data import read_table
 from rnc.heads import make_head
 from rnc.loss import RnCLoss

@@ -10,17 +10,9 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from rnc import augment
-from rnc.augment import (
-    ImageAugment,
-    SignalAugment,
-    TableAugment,
-    draw_views,
-    eval_view,
-    train_views,
-    views_from,
-)
-from rnc.augment.colour import BRIGHTNESS, CONTRAST, jitter_colours
-from rnc.augment.geometry import Window, random_windows
+from rnc.augment import draw_views, eval_view, train_views, views_from
+from rnc.augment.configs import ImageAugment, SignalAugment, TableAugment
+from rnc.augment.images import BRIGHTNESS, CONTRAST, Window, jitter_colours, random_windows
 
 PLAIN = {"flip": False, "jitter": None, "grayscale_p": 0.0, "mean": (0.0,), "std": (1.0,)}
 
@@ -34,7 +26,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 def crops(images: Tensor, config: ImageAugment, draws: Tensor) -> tuple[Window, ...]:
-    areas, ratios, place, *_ = torch.split(draws, augment._IMAGE_DRAWS, dim=-1)
+    areas, ratios, place, *_ = torch.split(draws, augment.IMAGE_DRAWS, dim=-1)
     return random_windows(images, config, areas, ratios, place)
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from rnc.augment import ImageAugment, SignalAugment, TableAugment
+from rnc.augment.configs import ImageAugment, SignalAugment, TableAugment
 from rnc.config import FitConfig
 from rnc.loss import circular
 

@@ -10,22 +10,8 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (  # type: ignore[import-untyped]
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    RegressorMixin,
-    TransformerMixin,
-)
-from sklearn.utils import (  # type: ignore[import-untyped]
-    Tags,
-    check_array,
-    check_consistent_length,
-    check_random_state,
-)
-from sklearn.utils.validation import (  # type: ignore[import-untyped]
-    check_is_fitted,
-    validate_data,
-)
+from sklearn import base, utils  # type: ignore[import-untyped]
+from sklearn.utils import validation  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
 from rnc.config import Device, FitConfig, Optimizer, Precision, Preset, Scheme, Solver, Switch
@@ -41,10 +27,10 @@ from rnc.training.record import Record
 
 
 class RnCRegressor(
-    RegressorMixin,  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
+    base.RegressorMixin,  # type: ignore[misc]
+    base.ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    base.TransformerMixin,  # type: ignore[misc]
+    base.BaseEstimator,  # type: ignore[misc]
 ):
     """A regressor whose features keep the order of the targets.
 
@@ -157,7 +143,7 @@ class RnCRegressor(
         """
         inputs = self._checked(X, reset=True)
         targets = self._checked_targets(y)
-        check_consistent_length(inputs, targets, groups)
+        utils.check_consistent_length(inputs, targets, groups)
         config = self._config()
         group = None if groups is None else np.asarray(groups)
         fractions = self._fractions(targets, group, config.seed)
@@ -202,7 +188,7 @@ class RnCRegressor(
 
     def _prepared(self, X: ArrayLike) -> NDArray[Any]:
         """New data as the model sees them."""
-        check_is_fitted(self)
+        validation.check_is_fitted(self)
         inputs, config = self._checked(X, reset=False), self.model_.config
         if isinstance(inputs, pd.DataFrame) and config.kind == "table":
             # Names and order have been checked; a model fitted to an array has names of its own.
@@ -234,7 +220,7 @@ class RnCRegressor(
             fields["objective"] = "own"
         if isinstance(self.random_state, Integral):
             return FitConfig(**fields, seed=int(self.random_state))
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        seed = utils.check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         return FitConfig(**fields, seed=int(seed))
 
     def _devices(self) -> list[int]:
@@ -246,9 +232,8 @@ class RnCRegressor(
         """X as an array, or as the DataFrame that it is, after scikit-learn's own checks."""
         least = 2 if reset else 1
         if not isinstance(X, pd.DataFrame):
-            array = check_array(
+            array = utils.check_array(
                 X,
-                dtype="numeric",
                 ensure_all_finite="allow-nan",
                 allow_nd=True,
                 ensure_min_samples=least,
@@ -262,13 +247,13 @@ class RnCRegressor(
         else:
             array = X
         if reset or array.ndim == 2:  # channels are checked with the rest of an image or a signal
-            validate_data(self, X, reset=reset, skip_check_array=True)
+            validation.validate_data(self, X, reset=reset, skip_check_array=True)
         return array
 
     def _checked_targets(self, y: ArrayLike) -> NDArray[np.float64]:
         if y is None:
             raise ValueError("RnCRegressor requires y to be passed, but the target y is None.")
-        targets: NDArray[np.float64] = check_array(
+        targets: NDArray[np.float64] = utils.check_array(
             y, dtype=np.float64, ensure_2d=False, estimator=self, input_name="y"
         )
         return targets
@@ -287,7 +272,7 @@ class RnCRegressor(
         kept = columns[make_split(columns, group=group, fractions=fractions, seed=seed) == "train"]
         return fractions if (np.ptp(kept, axis=0) > 0).all() else (1.0, 0.0, 0.0)
 
-    def __sklearn_tags__(self) -> Tags:
+    def __sklearn_tags__(self) -> utils.Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         tags.input_tags.three_d_array = True
@@ -324,9 +309,8 @@ def _names(y: Any) -> tuple[str, ...]:
 
 def _validated_by_training_rows(table: Table) -> Table:
     """The same with all its rows twice: once to train on, once to validate."""
-    n = len(table)
-    twice = np.concatenate([np.arange(n), np.arange(n)])
-    split = np.repeat(["train", "val"], n)
+    twice = np.tile(np.arange(len(table)), 2)
+    split = np.repeat(["train", "val"], len(table))
     return dataclasses.replace(
         table, x=table.x[twice], y=table.y[twice], names=table.names[twice], split=split
     )

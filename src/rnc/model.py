@@ -17,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rnc.augment import AUGMENTS, Augment, eval_view
+from rnc.augment import eval_view
+from rnc.augment.configs import AUGMENTS, Augment
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig

@@ -14,35 +14,8 @@ takes all of it except a torch.Generator: to use one, call `draw_views` and comp
 import torch
 from torch import Tensor
 
-from rnc.augment.colour import HUE, jitter_colours, luma, normalise
-from rnc.augment.configs import (
-    AUGMENTS,
-    Augment,
-    ImageAugment,
-    SignalAugment,
-    TableAugment,
-    check_value,
-)
-from rnc.augment.geometry import (
-    CROP_TRIES,
-    EVAL_RESIZE,
-    middle_windows,
-    random_windows,
-    resample,
-)
-
-__all__ = [
-    "AUGMENTS",
-    "EVAL_RESIZE",
-    "Augment",
-    "ImageAugment",
-    "SignalAugment",
-    "TableAugment",
-    "draw_views",
-    "eval_view",
-    "train_views",
-    "views_from",
-]
+from rnc.augment.configs import Augment, ImageAugment, SignalAugment, TableAugment, check_value
+from rnc.augment.images import IMAGE_DRAWS, image_views, middle_view
 
 CHUNK_VALUES = 2**20  # on a CPU, a chunk that stays in the cache is several times as fast
 
@@ -79,8 +52,7 @@ def eval_view(x: Tensor, config: Augment) -> Tensor:
     _check_input(x, config)
     with torch.autocast(x.device.type, enabled=False):
         if isinstance(config, ImageAugment):
-            middle = middle_windows(x, config.size, x.new_zeros((1, 1), dtype=torch.float32))
-            return normalise(resample(x, *middle, config.size)[:, 0].unbind(1), config)
+            return middle_view(x, config)
         if isinstance(config, SignalAugment):
             length = config.length(x.shape[2])
             return x.float().narrow(2, (x.shape[2] - length) // 2, length).contiguous()
@@ -97,7 +69,7 @@ def draw_views(
             f"the generator must live on the device of the batch, {x.device}; got one on "
             f"{generator.device}. Make it with torch.Generator({str(x.device)!r})."
         )
-    count = sum(_IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
+    count = sum(IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
     return torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
 
 
@@ -111,37 +83,10 @@ def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
         if isinstance(config, TableAugment):
             return _table_views(x.float(), config, draws)
         if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return _image_views(x, config, draws)
+            return image_views(x, config, draws)
         chunk = max(1, CHUNK_VALUES // (draws.shape[1] * x.shape[1] * config.size**2))
         chunks = zip(torch.split(x, chunk), torch.split(draws, chunk), strict=True)
-        return torch.cat([_image_views(part, config, drawn) for part, drawn in chunks])
-
-
-_IMAGE_DRAWS = [CROP_TRIES, CROP_TRIES, 2, 1, 1, 4, 4, 1]  # how many for each name below
-
-
-def _image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
-    parts = torch.split(draws, _IMAGE_DRAWS, dim=-1)
-    areas, ratios, place, mirror, jitter, strengths, order, grey = parts
-    if config.crop_scale is None:
-        rows, columns = middle_windows(images, config.size, torch.zeros_like(draws[..., 0]))
-    else:
-        rows, columns = random_windows(images, config, areas, ratios, place)
-    if config.flip:
-        start, step, back = columns.start, columns.step, mirror[..., 0] < 0.5
-        start = torch.where(back, start + config.size * step, start)
-        columns = columns._replace(start=start, step=torch.where(back, -step, step))
-    pixels = resample(images, rows, columns, config.size)
-    planes = pixels.flatten(0, 1).unbind(1)
-    if config.jitter is not None and config.jitter_p > 0:
-        signed = (2 * strengths - 1) * (jitter < config.jitter_p)  # 0 changes nothing
-        change = [s * x for s, x in zip(config.jitter, signed.flatten(0, 1).unbind(1), strict=True)]
-        factors = 1 + torch.stack(change[:HUE], dim=1)
-        planes = jitter_colours(planes, factors, change[HUE], order.flatten(0, 1).argsort(dim=1))
-    if config.grayscale_p > 0 and len(planes) == 3:
-        share, target = (grey < config.grayscale_p).float().view(-1, 1, 1), luma(planes)
-        planes = tuple(plane.lerp(target, share) for plane in planes)
-    return normalise(planes, config).view(pixels.shape)
+        return torch.cat([image_views(part, config, drawn) for part, drawn in chunks])
 
 
 def _signal_views(signals: Tensor, config: SignalAugment, draws: Tensor) -> Tensor:

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from rnc.data.datasets.dataset import Dataset
     from rnc.data.source import DataSource
 
-_OF_DATASETS = ("source", "root", "dataset_option", "skip_bad")
+_FOR_DATASETS = ("source", "root", "dataset_option", "skip_bad")
 _BY_FLAG = {"image_size": "--image-size", "skip_bad": "--skip-bad"}
-_OURS = ("progress",)  # always on
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,25 @@ def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", "DataSour
 
 def source_of(flags: DataFlags) -> "DataSource":
     """Where the data are and how to read them, as the flags say."""
-    dataset = _dataset(flags)
-    return _of_file(flags) if dataset is None else _of_dataset(flags, dataset)
+    from rnc.data.source import DataSource
+
+    if (dataset := _dataset(flags)) is not None:
+        options = _dataset_options(flags, dataset)
+        return DataSource(str(flags.root), dataset=dataset.name, dataset_options=options)
+    return DataSource(
+        flags.source,
+        target=tuple(flags.target or ()),
+        images=None if flags.images is None else str(flags.images),
+        image_column=flags.image_column,
+        feature_columns=None if flags.feature_column is None else tuple(flags.feature_column),
+        split_column=flags.split_column,
+        group_column=flags.group_column,
+        fractions=flags.fractions,
+        split_seed=flags.split_seed,
+        subgroup_columns=tuple(flags.subgroup_column or ()),
+        drop_missing=flags.drop_missing,
+        skip_bad=flags.skip_bad,
+    )
 
 
 def _dataset(flags: DataFlags) -> "Dataset | None":
@@ -101,31 +117,11 @@ def _dataset(flags: DataFlags) -> "Dataset | None":
     )
 
 
-def _of_file(flags: DataFlags) -> "DataSource":
-    from rnc.data.source import DataSource
-
-    return DataSource(
-        flags.source,
-        target=tuple(flags.target or ()),
-        images=None if flags.images is None else str(flags.images),
-        image_column=flags.image_column,
-        feature_columns=None if flags.feature_column is None else tuple(flags.feature_column),
-        split_column=flags.split_column,
-        group_column=flags.group_column,
-        fractions=flags.fractions,
-        split_seed=flags.split_seed,
-        subgroup_columns=tuple(flags.subgroup_column or ()),
-        drop_missing=flags.drop_missing,
-        skip_bad=flags.skip_bad,
-    )
-
-
-def _of_dataset(flags: DataFlags, dataset: "Dataset") -> "DataSource":
-    from rnc.data.source import DataSource
-
-    options = [name for name in dataset.options if name not in (*_BY_FLAG, *_OURS)]
+def _dataset_options(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
+    """The options of the dataset's reader; flags that are for files are refused."""
+    options = [name for name in dataset.options if name not in (*_BY_FLAG, "progress")]
     for field in dataclasses.fields(flags):
-        if field.name not in _OF_DATASETS and getattr(flags, field.name) != field.default:
+        if field.name not in _FOR_DATASETS and getattr(flags, field.name) != field.default:
             raise ValueError(
                 f"--{field.name.replace('_', '-')} is for files; {dataset.name} has its own "
                 f"columns. Leave it out. --dataset-option takes: {', '.join(options)}."
@@ -136,9 +132,7 @@ def _of_dataset(flags: DataFlags, dataset: "Dataset") -> "DataSource":
             "says how to get one."
         )
     chosen = dict(_option(dataset, options, text) for text in flags.dataset_option or [])
-    if flags.skip_bad:
-        chosen["skip_bad"] = True
-    return DataSource(str(flags.root), dataset=dataset.name, dataset_options=chosen)
+    return chosen | ({"skip_bad": True} if flags.skip_bad else {})
 
 
 def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any]:

@@ -71,32 +71,27 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _origins(kind: Any) -> list[Any]:
-    """The generic types of a union: [Sequence] for float | Sequence[float] | None."""
-    origins = [get_origin(member) for member in get_args(kind)]
-    return [origin for origin in origins if origin is not None]
+    """The generic types of a union: Sequence for one with Sequence[float]; None for the others."""
+    return [get_origin(member) for member in get_args(kind)]
 
 
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
     """The dataclass that the options of a command with its flags fill."""
-    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    return cls(**{name: flag_value(cls, name, options[name]) for name in names})
-
-
-def flag_value(cls: Any, name: str, value: Any) -> Any:
-    """What the flag of a field gave, as the field takes it: pairs KEY=VALUE as a mapping."""
-    kind = get_type_hints(cls)[name]
-    if value is None or not _is_mapping(kind):
-        return value
-    pairs = (pair(_flag(name, kind), text) for text in value)
-    return {key: guess(word) for key, word in pairs}
+    values = {}
+    for name, kind in get_type_hints(cls).items():
+        values[name] = options[name]
+        if options[name] is not None and _is_mapping(kind):
+            pairs = (pair(_flag(name, kind), text) for text in options[name])
+            values[name] = {key: guess(word) for key, word in pairs}
+    return cls(**values)
 
 
 def typed_fields(context: typer.Context, filled: Any) -> dict[str, Any]:
     """The fields of a dataclass from `take` whose flags were typed, even where at the default."""
     names = [field.name for field in dataclasses.fields(filled)]
     sources = {name: context.get_parameter_source(name) for name in names}
-    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    return {name: getattr(filled, name) for name in typed}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    return {name: getattr(filled, name) for name in given}
 
 
 def typed(fields: Any) -> list[str]:

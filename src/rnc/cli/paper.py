@@ -147,13 +147,7 @@ def _fit_fields(context: typer.Context, config: FitConfig) -> dict[str, Any]:
 
 
 def _read(flags: DataFlags, config: FitConfig, *, has_other: bool = False) -> "Data":
-    """The data that the flags name.
-
-    Args:
-        flags: of the command.
-        config: says how large images are.
-        has_other: whether columns may be meant for a second file.
-    """
+    """The data that the flags name; with has_other, columns may be meant for a second file."""
     from rnc.data.datasets.registry import DATASETS
     from rnc.experiments.data import Data
 

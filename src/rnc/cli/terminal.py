@@ -32,11 +32,7 @@ def friendly(when_stopped: str | None = None) -> Iterator[None]:
 
 
 def _progress(*, stays: bool) -> Progress:
-    """The progress bar of every command.
-
-    Args:
-        stays: whether it stays on the screen, and in a log, when all is done.
-    """
+    """The progress bar of every command; it may stay, on the screen and in a log, when done."""
     from rnc.loss.distributed import is_first_process
 
     return Progress(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from rnc.augment import AUGMENTS, Augment
+from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING
 
-from rnc.augment import AUGMENTS
+from rnc.augment.configs import AUGMENTS
 from rnc.heads.registry import HEADS, find_head
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 

@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rnc.augment import EVAL_RESIZE, ImageAugment
+from rnc.augment.configs import ImageAugment
+from rnc.augment.images import EVAL_RESIZE
 from rnc.files import write_file
 from rnc.heads import HeadConfig
 from rnc.model import FORMAT, Regressor

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rnc.augment import Augment, draw_views, eval_view, views_from
+from rnc.augment import draw_views, eval_view, views_from
+from rnc.augment.configs import Augment
 from rnc.config import Switch
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from rnc.augment import ImageAugment
+from rnc.augment.configs import ImageAugment
 from rnc.config import FitConfig
 from rnc.loss.backends import triton_problem
 from rnc.model import Regressor
