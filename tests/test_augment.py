@@ -169,7 +169,9 @@ def test_jitter_draws_each_strength_from_its_own_range():
 
 def test_every_order_of_the_colour_changes_is_drawn(monkeypatch):
     seen = []
-    monkeypatch.setattr(augment, "jitter_colours", lambda planes, f, h, o: seen.append(o) or planes)
+    monkeypatch.setattr(
+        augment.images, "jitter_colours", lambda planes, f, h, o: seen.append(o) or planes
+    )
     train_views(random_images(300, 3, 4, 4), ImageAugment(size=4), 2, seeded(0))
     assert {tuple(order) for order in torch.cat(seen).tolist()} == set(ORDERS)
 

@@ -31,32 +31,24 @@ class DataFlags:
             show_default=False,
         ),
     ]
-    target: Annotated[list[str] | None, "column to predict; may repeat"] = None
+    target: Annotated[list[str] | None, "column to predict"] = None
     images: Images = None
     image_column: Annotated[str, "column of file names"] = "auto"
-    feature_column: Annotated[
-        list[str] | None, "column to predict from; may repeat; default: the rest"
-    ] = None
-    split_column: Annotated[str | None, "column of train/val/test; 'none' makes a seeded split"] = (
-        None
-    )
+    feature_column: Annotated[list[str] | None, "column to predict from; default: the rest"] = None
+    split_column: Annotated[str | None, "column of train/val/test; 'none': a seeded split"] = None
     group_column: Annotated[str | None, "rows that share a value stay in one split"] = None
     fractions: Annotated[
         tuple[float, float, float] | None,
-        typer.Option(
-            metavar="TRAIN VAL TEST", help="shares of a seeded split; default: 0.7 0.1 0.2"
-        ),
+        typer.Option(metavar="TRAIN VAL TEST", help="seeded split's shares; default: 0.7 0.1 0.2"),
     ] = None
     split_seed: Annotated[int, "seed of a seeded split"] = 0
-    subgroup_column: Annotated[list[str] | None, "column to report scores by; may repeat"] = None
+    subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     skip_bad: SkipBad = False
     root: Annotated[Path | None, "folder of your copy, with a dataset's name"] = None
     dataset_option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE", help="option of the dataset, as split=person; may repeat"
-        ),
+        typer.Option(metavar="KEY=VALUE", help="option of a dataset, as split=person; may repeat"),
     ] = None
 
 

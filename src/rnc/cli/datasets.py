@@ -35,9 +35,7 @@ def list_datasets(context: typer.Context) -> None:
     out = Console(soft_wrap=True, highlight=False)
     for dataset in DATASETS.values():
         counts = ", ".join(f"{count:,} {what}" for what, count in dataset.counts.items())
-        extra = (
-            "" if dataset.extra is None else f' (pip install "rank-n-contrast[{dataset.extra}]")'
-        )
+        extra = f' (pip install "rank-n-contrast[{dataset.extra}]")' if dataset.extra else ""
         out.print(f"{dataset.name}", style="bold")
         out.print(f"  {dataset.title}: {dataset.what}{extra}", markup=False)
         out.print(f"  published: {counts}", markup=False)

@@ -1,6 +1,6 @@
 """Commands that use finished runs: predict, evaluate, report, export."""
 
-import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -51,21 +51,15 @@ def evaluate(
             "not train",
         ),
     ] = None,
-    map_method: Annotated[
-        str | None, "pca, tsne or umap (extra: umap, the default if installed)"
-    ] = None,
+    map_method: Annotated[str | None, "pca, tsne, umap (extra: umap, default if installed)"] = None,
     corruption_samples: Annotated[int, "most images to corrupt"] = 2000,
     seen: Annotated[
         list[str] | None,
         typer.Option(metavar="LOW:HIGH", help="range of the target seen in training; may repeat"),
     ] = None,
-    share: Annotated[
-        list[float] | None, "share of the training rows for reduced; may repeat; 1 to 1/8"
-    ] = None,
+    share: Annotated[list[float] | None, "share of the training rows for reduced; 1 to 1/8"] = None,
     seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
-    target: Annotated[
-        list[str] | None, "target in --data of transfer, if it has another name"
-    ] = None,
+    target: Annotated[list[str] | None, "target in --data of transfer, if named otherwise"] = None,
 ) -> None:
     """Show the scores of a run, evaluate it on other data, or analyse it.
 
@@ -99,32 +93,26 @@ def evaluate(
                 f"{', '.join(f'--with {name}' for name in analyses)}. Add --with transfer, or "
                 "leave out one of the two."
             )
-        options = AnalysisOptions(
-            map_method=map_method,
-            corruption_samples=corruption_samples,
-            seen=tuple(map(parse_range, seen or [])),
-            shares=tuple(share or SHARES),
-            seeds=seeds,
-            data=data,
-            images=images,
-            target=tuple(target or []),
-        )
         with steps_bar() as show:
-            run_analyses(
-                run,
-                analyses,
-                dataclasses.replace(options, show=show),
-                lambda line: console.print(line, markup=False),
-                ANALYSES | RETRAINING,
+            options = AnalysisOptions(
+                map_method=map_method,
+                corruption_samples=corruption_samples,
+                seen=tuple(map(parse_range, seen or [])),
+                shares=tuple(share or SHARES),
+                seeds=seeds,
+                data=data,
+                images=images,
+                target=tuple(target or []),
+                show=show,
             )
+            say = partial(console.print, markup=False)
+            run_analyses(run, analyses, options, say, ANALYSES | RETRAINING)
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="one or several run folders")],
     out: Annotated[Path | None, "HTML file; default: in the first run"] = None,
-    figures: Annotated[
-        Path | None, "folder for the figures as PNG and SVG (extra: figures)"
-    ] = None,
+    figures: Annotated[Path | None, "folder for figures as PNG and SVG (extra: figures)"] = None,
 ) -> None:
     """Write one self-contained report.html that shows runs side by side."""
     from rnc.report import write_figures, write_report

@@ -49,9 +49,7 @@ def fit(
     out: Annotated[Path, "folder for the run"],
     resume: Annotated[bool, "continue the run in --out"] = False,
     overwrite: Annotated[bool, "replace the run in --out"] = False,
-    encoder_from: Annotated[
-        Path | None, "take the encoder of this run, for another head or other data"
-    ] = None,
+    encoder_from: Annotated[Path | None, "take this run's encoder for another head or data"] = None,
     **options: Any,
 ) -> None:
     """Train a regressor on a table, signals or images, evaluate it and write a report.

@@ -56,9 +56,10 @@ def _annotation(name: str, hint: Any) -> Any:
     if _is_mapping(kind):
         option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
         return Annotated[list[str] | None, option]
-    if Sequence in _origins(kind):
-        return Annotated[list[float] | None, typer.Option(help=f"{note}; may repeat")]
-    return Annotated[kind, typer.Option(help=note) if isinstance(note, str) else note]
+    kind = list[float] | None if Sequence in _origins(kind) else kind
+    if isinstance(note, str):
+        note = typer.Option(help=f"{note}; may repeat" if list in _origins(kind) else note)
+    return Annotated[kind, note]
 
 
 def _flag(name: str, kind: Any) -> str:

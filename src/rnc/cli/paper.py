@@ -78,9 +78,7 @@ def reproduce(
         ),
     ],
     source: Annotated[str, typer.Option("--data", help=_SOURCES)] = _DIGITS,
-    nuisance: Annotated[
-        str | None, "for spurious: column that the target does not depend on"
-    ] = None,
+    nuisance: Annotated[str | None, "for spurious: column the target does not depend on"] = None,
     other: Annotated[str | None, "for transfer: a second dataset's name, or a second file"] = None,
     other_root: Annotated[Path | None, "folder of its copy"] = None,
     out: Annotated[Path, "folder for runs and tables"] = Path("runs/paper"),

@@ -73,9 +73,7 @@ class FitConfig:
     ] = None
     high: Annotated[PerTarget, "highest class; default: highest target"] = None
     step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
-    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto fits the input"] = (
-        "auto"
-    )
+    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto: by the input"] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
     preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
 
@@ -98,9 +96,7 @@ class FitConfig:
     label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
     similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
     period: Annotated[float | None, "length of the circle for label_distance circular"] = None
-    positives: Annotated[int | None, "contrast only the K label-nearest samples; default all"] = (
-        None
-    )
+    positives: Annotated[int | None, "contrast only the K nearest by label; default: all"] = None
     rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
 
     image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224

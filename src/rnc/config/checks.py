@@ -10,31 +10,12 @@ from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 if TYPE_CHECKING:
     from rnc.config import FitConfig
 
-_LEAST = {
-    "epochs": 1,
-    "head_epochs": 0,
-    "batch_size": 1,
-    "head_batch_size": 1,
-    "accumulate": 1,
-    "image_size": 1,
-    "positives": 1,
-    "projection_size": 1,
-    "prototypes": 1,
-    "views": 0,
-    "weight_decay": 0,
-    "lr_decay": 0,
-    "rnc_weight": 0,
-}
-_POSITIVE = (
-    "lr",
-    "head_lr",
-    "clip",
-    "temperature",
-    "contrast_temperature",
-    "regularizer_weight",
-    "mixup_alpha",
-    "mixup_bandwidth",
-)
+_COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives", "prototypes")
+_SIZES = ("image_size", "projection_size")
+_MAY_BE_0 = ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight")
+_LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
+_RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")
+_WEIGHTS = ("regularizer_weight", "mixup_alpha", "mixup_bandwidth")
 
 
 def check_config(config: "FitConfig") -> None:
@@ -43,7 +24,7 @@ def check_config(config: "FitConfig") -> None:
         value = getattr(config, name)
         if value is not None and not value >= least:
             raise ValueError(f"{name} must be at least {least}; got {value!r}.")
-    for name in _POSITIVE:
+    for name in _RATES + _WEIGHTS:
         value = getattr(config, name)
         if value is not None and not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number; got {value!r}.")

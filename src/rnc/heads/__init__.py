@@ -82,9 +82,8 @@ class HeadConfig:
     """The head's own options; those left out get the default."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shift", tuple(self.shift))  # JSON has lists only
-        object.__setattr__(self, "scale", tuple(self.scale))
-        object.__setattr__(self, "bins", tuple(self.bins))
+        for name in ("shift", "scale", "bins"):  # JSON has lists only
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         spec = find_head(self.name)
         object.__setattr__(self, "options", spec.complete(self.name, self.options))
         if (
