@@ -45,7 +45,14 @@ def build_encoder(
     if isinstance(name, nn.Module):
         encoder = name
     elif name in ENCODERS:
-        encoder = _build_ours(name, shape, pretrained)
+        dims, build = ENCODERS[name]
+        _check_kind(name, dims, shape)
+        if pretrained:
+            raise ValueError(
+                f"encoder {name!r} has no pretrained weights; got pretrained=True. Leave it out, "
+                "or choose a timm model such as 'resnet18'."
+            )
+        encoder = build(shape[0])
     else:
         encoder = _build_timm(name, shape, pretrained)
     feature_size(encoder, shape)
@@ -95,20 +102,6 @@ def feature_size(encoder: nn.Module, input_shape: Sequence[int]) -> int:
             f"{type(encoder).__name__} gave {came}. Pool or flatten what it returns."
         )
     return features.shape[1]
-
-
-# ------------------------------------------------------------------------------------ by name
-
-
-def _build_ours(name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
-    dims, build = ENCODERS[name]
-    _check_kind(name, dims, shape)
-    if pretrained:
-        raise ValueError(
-            f"encoder {name!r} has no pretrained weights; got pretrained=True. Leave it out, or "
-            "choose a timm model such as 'resnet18'."
-        )
-    return build(shape[0])
 
 
 def _build_timm(name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:

@@ -134,13 +134,7 @@ class RnCRegressor(
             setattr(self, name, value)
 
     def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
-        """Train a model.
-
-        Args:
-            X: table (n, p), signals (n, c, l) or images (n, c, h, w).
-            y: targets (n,) or (n, t).
-            groups: rows that share a value (a person, a patient) train or validate together.
-        """
+        """Train a model; rows of one group (a person, a patient) train or validate together."""
         inputs = self._checked(X, reset=True)
         targets = self._checked_targets(y)
         utils.check_consistent_length(inputs, targets, groups)
@@ -156,7 +150,8 @@ class RnCRegressor(
         batch_size = min(config.batch_size, len(table.rows("train")))
         config = dataclasses.replace(config, batch_size=batch_size)
         encoder = copy.deepcopy(self.encoder) if isinstance(self.encoder, nn.Module) else None
-        with torch.random.fork_rng(devices=self._devices()):
+        touches_gpus = self.device != "cpu" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        with torch.random.fork_rng(range(torch.cuda.device_count()) if touches_gpus else ()):
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
         self.model_, self.history_ = model, history
@@ -203,10 +198,10 @@ class RnCRegressor(
         order of a sum depends on the size of the batch. Networks for images and signals are too
         large for float64, and a module of the caller's may not take it.
         """
-        model: Regressor = self.model_
-        if model.config.kind != "table" or model.config.encoder == "own":
-            return model
-        steady = copy.deepcopy(model)
+        steady: Regressor = self.model_
+        if steady.config.kind != "table" or steady.config.encoder == "own":
+            return steady
+        steady = copy.deepcopy(steady)
         steady.encoder = _InFloat64(steady.encoder)
         steady.head.double()
         return steady
@@ -218,15 +213,10 @@ class RnCRegressor(
             del fields["encoder"]
         if callable(self.objective):
             fields["objective"] = "own"
-        if isinstance(self.random_state, Integral):
-            return FitConfig(**fields, seed=int(self.random_state))
-        seed = utils.check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        seed = self.random_state
+        if not isinstance(seed, Integral):
+            seed = utils.check_random_state(seed).randint(np.iinfo(np.int32).max)
         return FitConfig(**fields, seed=int(seed))
-
-    def _devices(self) -> list[int]:
-        """GPUs whose random numbers a fit may touch."""
-        touched = self.device != "cpu" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        return list(range(torch.cuda.device_count())) if touched else []
 
     def _checked(self, X: ArrayLike, *, reset: bool) -> NDArray[Any] | pd.DataFrame:
         """X as an array, or as the DataFrame that it is, after scikit-learn's own checks."""

@@ -133,11 +133,8 @@ def jitter_colours(planes: Planes, factors: Tensor, hue: Tensor, order: Tensor) 
     Contrast, which needs the mean of an image, is computed once; what goes before and after it, in
     an order per image, is pointwise on planes, so that a compiler makes one pass of each.
 
-    Args:
-        planes: in 0..1. Only three of them have saturation and hue.
-        factors: of brightness, contrast and saturation, (n, 3); 1 changes nothing.
-        hue: shift of the hue in turns, (n,).
-        order: in which an image takes brightness 0, contrast 1, saturation 2 and hue 3, (n, 4).
+    Planes are in 0..1; only three of them have saturation and hue. Factors of brightness, contrast
+    and saturation are (n, 3), turns of the hue (n,), and the order of all four changes is (n, 4).
     """
     place, rank = torch.arange(4, device=order.device), order.argsort(dim=1)
     contrast_at, hue_at = rank[:, CONTRAST, None], rank[:, HUE, None]

@@ -36,7 +36,7 @@ def list_datasets(context: typer.Context) -> None:
     for dataset in DATASETS.values():
         counts = ", ".join(f"{count:,} {what}" for what, count in dataset.counts.items())
         extra = f' (pip install "rank-n-contrast[{dataset.extra}]")' if dataset.extra else ""
-        out.print(f"{dataset.name}", style="bold")
+        out.print(dataset.name, style="bold")
         out.print(f"  {dataset.title}: {dataset.what}{extra}", markup=False)
         out.print(f"  published: {counts}", markup=False)
         out.print(f"  access: {dataset.access}", markup=False)
@@ -67,10 +67,8 @@ def check(
             out.print(f"{finding.level:<8}", style=_STYLES[finding.level], end="")
             out.print(finding.text, markup=False)
             counts[finding.level] += 1
-    out.print(
-        f"\n{counts['ok']} ok, {counts['warning']} warnings, {counts['error']} errors.",
-        markup=False,
-    )
+    summary = f"{counts['ok']} ok, {counts['warning']} warnings, {counts['error']} errors."
+    out.print(f"\n{summary}", markup=False)
     if counts["error"]:
         raise typer.Exit(1)
     out.print(f"Train on it: rnc fit {dataset.name} --root {root} --out runs/{dataset.name}")

@@ -9,7 +9,7 @@ from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import Seeds, take
-from rnc.cli.terminal import bar, console, friendly, print_scores
+from rnc.cli.terminal import GOES_ON, bar, console, friendly, print_scores, typed_command
 from rnc.config import FitConfig
 
 
@@ -26,10 +26,9 @@ def demo(
     """
     from rnc.experiments.demo import run_demo
     from rnc.experiments.write import seed_table
-    from rnc.run.fit import typed_command
     from rnc.run.folder import REPORT_FILE
 
-    with friendly("The same command goes on from here."), bar() as show:
+    with friendly(GOES_ON), bar() as show:
         rows = run_demo(
             out,
             seeds=seeds,
@@ -72,7 +71,7 @@ def fit(
     """
     from rnc.loss.distributed import is_first_process
     from rnc.report import write_report
-    from rnc.run.fit import fit_run, typed_command
+    from rnc.run.fit import fit_run
 
     with friendly(f"Continue with the same command and --resume ({out})."):
         config = take(options, FitConfig)

@@ -1,6 +1,7 @@
 """Commands that train several runs: compare and reproduce."""
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import Seeds, take, typed_fields
-from rnc.cli.terminal import console, friendly, records_bar
+from rnc.cli.terminal import GOES_ON, console, friendly, records_bar, typed_command
 from rnc.config import FitConfig, Preset
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _DIGITS = "digits"
 _SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
 _SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
-_GOES_ON = "The same command goes on from here."
 
 PresetFlag = Annotated[Preset, "paper: 400 epochs; quick: a first look"]
 End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
@@ -47,9 +47,8 @@ def compare(
     """
     from rnc.experiments.comparison import NAME, compare
     from rnc.experiments.write import table
-    from rnc.run.fit import typed_command
 
-    with friendly(_GOES_ON), records_bar() as show:
+    with friendly(GOES_ON), records_bar() as show:
         fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
         rows = compare(
             _read(take({**options, "source": source}, DataFlags), FitConfig(**fit)),
@@ -60,7 +59,7 @@ def compare(
             end2end_lr=end2end_lr,
             command=typed_command(),
             show=show,
-            say=_say,
+            say=partial(print, flush=True),
         )
     Console().print("\n".join(table(rows, grouped=True)), markup=False)
     Console().print(f"Table: {out / NAME}.md")
@@ -103,9 +102,8 @@ def reproduce(
     Runs that are finished are not trained again, whichever table they were trained for.
     """
     from rnc.experiments.paper import reproduce, result_names
-    from rnc.run.fit import typed_command
 
-    with friendly(_GOES_ON), records_bar() as show:
+    with friendly(GOES_ON), records_bar() as show:
         result_names(name)  # before data are read, which may take long
         fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
         flags, config = take({**options, "source": source}, DataFlags), FitConfig(**fit)
@@ -124,12 +122,8 @@ def reproduce(
             end2end_lr=end2end_lr,
             command=typed_command(),
             show=show,
-            say=_say,
+            say=partial(print, flush=True),
         )
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 def _fit_fields(context: typer.Context, config: FitConfig) -> dict[str, Any]:
@@ -179,8 +173,7 @@ def _read_second(
 
     if other in DATASETS:
         return _read(DataFlags(other, root=root, skip_bad=flags.skip_bad), config)
-    second = dataclasses.replace(flags, source=other, root=root, dataset_option=None)
-    source = source_of(second)
+    source = source_of(dataclasses.replace(flags, source=other, root=root, dataset_option=None))
     return Data.of_source(read_other(source, config.image_size, first.table.preprocessing), source)
 
 

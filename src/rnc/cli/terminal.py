@@ -1,6 +1,7 @@
 """What commands show: progress, scores, and errors as one line."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,13 @@ if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
     from rnc.training.record import Record, ShowRecord
 
+GOES_ON = "The same command goes on from here."
 console = Console(stderr=True)
+
+
+def typed_command() -> str:
+    """The command line of this process, as a user would type it."""
+    return " ".join(["rnc", *sys.argv[1:]])
 
 
 @contextlib.contextmanager

@@ -172,9 +172,8 @@ class FitConfig:
     @property
     def counts_in_bins(self) -> bool:
         """Whether low, high and step serve a method beside the head."""
-        regularizer = self.regularizer_spec
-        binned = regularizer is not None and regularizer.uses_bins
-        return self.objective_spec.uses_bins or binned or self.lds
+        specs = (self.objective_spec, self.regularizer_spec)
+        return self.lds or any(spec is not None and spec.uses_bins for spec in specs)
 
     def resolve(self) -> "FitConfig":
         """The same config with the epochs, the optimizer and the head's rate of the preset."""

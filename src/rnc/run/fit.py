@@ -6,7 +6,6 @@ once, after training.
 """
 
 import platform
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -233,8 +232,3 @@ def environment() -> dict[str, str]:
         "gpu": gpu,
         "platform": f"{platform.system()} {platform.machine()}",
     }
-
-
-def typed_command() -> str:
-    """The command line of this process, as a user would type it."""
-    return " ".join(["rnc", *sys.argv[1:]])
