@@ -9,8 +9,8 @@ import torch
 
 from rnc.heads import HeadConfig
 from rnc.heads.registry import HEADS
+from rnc.training.objectives import AGE_DEVIATION
 from rnc.training.recipes import build_regressor, train
-from rnc.training.units import AGE_DEVIATION
 from training_cases import columns, fit, quick, unnormalised, whole
 
 

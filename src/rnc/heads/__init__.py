@@ -8,7 +8,7 @@ A head never sees units. It works on u = (y - shift) / scale of each target y:
 
 - l1, mse and huber standardise: shift and scale are the mean and the standard deviation of the
   training targets. With shift 0 and scale 1 they are the plain losses. SGD trains l1 and huber with
-  a twentieth of that scale (rnc.training.units), so that beta = 1 is about a year of ages.
+  a twentieth of that scale (rnc.training.objectives), so that beta = 1 is about a year of ages.
 - The others count in bins: shift is the lowest class centre and scale the step, so that class k
   stands for shift + k * scale. The class c of a target is floor(u + 1/2) within 0 .. b - 1.
 

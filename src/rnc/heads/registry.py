@@ -42,7 +42,7 @@ class HeadSpec(NamedTuple):
     Then the exact solver may work in standard deviations."""
     linear: bool = False
     """Whether the loss grows as the error does. Then its gradient is the same in all units, and
-    SGD needs units to suit its rates (rnc.training.units)."""
+    SGD needs units to suit its rates (rnc.training.objectives)."""
 
     @property
     def place(self) -> tuple[str, ...]:

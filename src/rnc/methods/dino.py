@@ -120,11 +120,8 @@ class DinoLoss(nn.Module):
         _check_share("centre_momentum", centre_momentum)
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
-        self.warmup_temperature = warmup_temperature
-        self.warmup_epochs = warmup_epochs
-        self.centre_momentum = centre_momentum
-        self.gather = gather
-        self.validate = validate
+        self.warmup_temperature, self.warmup_epochs = warmup_temperature, warmup_epochs
+        self.centre_momentum, self.gather, self.validate = centre_momentum, gather, validate
         self.register_buffer("centre", torch.zeros(prototypes))
 
     def forward(self, student: Tensor, teacher: Tensor, *, epoch: int = 0) -> Tensor:

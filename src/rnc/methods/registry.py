@@ -136,6 +136,8 @@ _FDS = Limits(
     circular_labels=_ON_A_LINE,
     graphable=True,
 )
+_fds = partial(RegularizerSpec, uses_bins=True, limits=_FDS, original=_FDS)
+_contrast = partial(ObjectiveSpec, temperature="contrast_temperature", limits=_GRAPHABLE)
 LDS = MethodSpec(
     title="LDS",
     uses_bins=True,
@@ -156,30 +158,10 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
         temperature="temperature",
         limits=_GRAPHABLE,
     ),
-    "supcon": ObjectiveSpec(
-        title="SupCon",
-        make=supcon_objective,
-        rows=2,
-        temperature="contrast_temperature",
-        uses_bins=True,
-        limits=_GRAPHABLE,
-    ),
-    "simclr": ObjectiveSpec(
-        title="SimCLR",
-        make=simclr_objective,
-        views=2,
-        uses_targets=False,
-        temperature="contrast_temperature",
-        limits=_GRAPHABLE,
-    ),
-    "dino": ObjectiveSpec(
-        title="DINO",
-        make=DinoObjective,
-        views=2,
-        uses_targets=False,
-        temperature="contrast_temperature",
-        limits=_GRAPHABLE,
-        original=_GRAPHABLE,
+    "supcon": _contrast(title="SupCon", make=supcon_objective, rows=2, uses_bins=True),
+    "simclr": _contrast(title="SimCLR", make=simclr_objective, views=2, uses_targets=False),
+    "dino": _contrast(
+        title="DINO", make=DinoObjective, views=2, uses_targets=False, original=_GRAPHABLE
     ),
 }
 
@@ -206,19 +188,9 @@ REGULARIZERS: dict[str, RegularizerSpec] = {
             graphable=True,
         ),
     ),
-    "fds": RegularizerSpec(
-        title="FDS",
-        calibration=fds_calibration,
-        uses_bins=True,
-        limits=_FDS,
-        original=_FDS,
-    ),
-    "fds-cumulative": RegularizerSpec(
-        title="FDS, cumulative",
-        calibration=partial(fds_calibration, momentum=None),
-        uses_bins=True,
-        limits=_FDS,
-        original=_FDS,
+    "fds": _fds(title="FDS", calibration=fds_calibration),
+    "fds-cumulative": _fds(
+        title="FDS, cumulative", calibration=partial(fds_calibration, momentum=None)
     ),
 }
 

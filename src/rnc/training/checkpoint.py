@@ -10,6 +10,7 @@ version, which called a calibration fds and had a list of records for the note o
 import math
 import re
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +113,7 @@ class StageState:
         _check_format(path, note)
         if note["stage"] != stage:
             return []
-        groups: dict[str, dict[str, Tensor]] = {
-            name: {} for name in ("model", "objective", "optimizer", "best")
-        }
+        groups: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for key, value in tensors.items():
             group, name = key.split("/", 1)
             if "format" not in note and group == "objective":

@@ -27,10 +27,10 @@ from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.checkpoint import weights_of
+from rnc.training.objectives import for_optimizer
 from rnc.training.record import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import SchemeRunner
-from rnc.training.units import for_optimizer
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
 
@@ -38,11 +38,8 @@ AUTO = ("end2end", "probe", "finetune", "regularize")
 def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None = None) -> Regressor:
     """A new model for this data; its weights depend on config.seed alone.
 
-    Args:
-        table: the data; the head takes its range or scale from the training targets.
-        config: encoder, head, augmentation and seed; also the optimizer, since `for_optimizer`
-            chooses the units of the head by it.
-        encoder: a module of the caller's own instead of config.encoder.
+    The head takes its range or scale from the training targets, and its units from the optimizer
+    of the config. `encoder` is a module of the caller's own instead of config.encoder.
     """
     torch.manual_seed(config.seed)
     train = table.rows("train")
@@ -89,17 +86,12 @@ def train(
     own: PairLoss | None = None,
     encoder_weights: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Record]:
-    """Train a model in place by the scheme of config.
+    """Train a model of `build_regressor` in place by the scheme of config, without test rows.
 
-    Args:
-        model: from `build_regressor`, on any device.
-        table: training and validation rows; test rows are not touched.
-        config: how.
-        folder: where checkpoints live; what it already holds is not done again.
-        own: for objective "own", the loss of features (n, v, d) and targets (n, t), a number.
-        encoder_weights: a trained encoder, as in the state_dict of a Regressor. It takes the place
-            of the first stage of scheme probe, finetune or two-stage, which then has no epochs.
-            Weights of a head are left out.
+    Checkpoints live in the folder; what it already holds is not done again. `own` is the function
+    of objective "own": features (n, v, d) and targets (n, t) -> a number. `encoder_weights` is a
+    trained encoder, as in the state_dict of a Regressor. It takes the place of the first stage of
+    scheme probe, finetune or two-stage, which then has no epochs. Weights of a head are left out.
     """
     config = config.resolve()
     check_training(model, table, config, own, encoder_weights)

@@ -21,10 +21,9 @@ from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, Mixup, seed_of
 from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, weights_of, write_stage
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
-from rnc.training.objectives import encoder_objective, head_objective
+from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
 from rnc.training.record import Record
 from rnc.training.speed import is_compiled, is_graphed
-from rnc.training.units import for_optimizer
 from rnc.training.validation import Validation
 
 StageFunction = Callable[[str], Iterator[Record]]
@@ -57,8 +56,11 @@ class SchemeRunner:
             model.encoder.to(memory_format=torch.channels_last)
         self.start = weights_of(model)
         self.encoded: dict[str, Tensor] | None = None
-        train_targets = torch.tensor(table.y[table.rows("train")])
-        self.weights = _lds(train_targets, config) if config.lds else None
+        self.weights: Tensor | None = None
+        if config.lds:
+            targets, original = torch.tensor(table.y[table.rows("train")]), config.original
+            low, high, step = config.low, config.high, config.step
+            self.weights = lds_weights(targets, low=low, high=high, step=step, original=original)
         self.batches = Batches(
             table,
             model,
@@ -271,12 +273,6 @@ class SchemeRunner:
         loss, error = self.validation.solve_head(weights)
         stop_if_diverged(loss, name, 1)
         return loss, error
-
-
-def _lds(targets: Tensor, config: FitConfig) -> Tensor:
-    return lds_weights(
-        targets, low=config.low, high=config.high, step=config.step, original=config.original
-    )
 
 
 def _mixup(config: FitConfig) -> Mixup:
