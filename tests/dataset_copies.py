@@ -97,11 +97,7 @@ def imdb_wiki_mat(root, source, people):
 def edf(path, patient, signals, labels, rate=250):
     """An EDF file by its specification: 16-bit numbers, records of one second, microvolts."""
     channels, seconds = len(labels), signals.shape[1] // rate
-    texts = {
-        16: labels,
-        80: [""] * channels,
-        8: ["uV"] * channels,
-    }
+    texts = {16: labels, 80: [""] * channels, 8: ["uV"] * channels}
     head = [
         (8, "0"),
         (80, patient),

@@ -7,7 +7,8 @@ from evaluation_cases import table_of, untrained, with_config, written
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.breakdown import bin_edges, group_errors, parse_range, target_errors
 from rnc.analyses.registry import analyse
-from rnc.metrics import mean_interval, r2_interval, shot_groups
+from rnc.metrics import shot_groups
+from rnc.metrics.bootstrap import mean_interval, r2_interval
 from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 
 

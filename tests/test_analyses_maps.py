@@ -10,12 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from evaluation_cases import table_of, untrained, with_config, written
 from rnc.analyses.analysis import AnalysisOptions
-from rnc.analyses.maps import (
-    default_method,
-    map_features,
-    principal_components,
-    sorted_similarity,
-)
+from rnc.analyses.maps import default_method, map_features, principal_components, sorted_similarity
 from rnc.analyses.registry import analyse
 from rnc.files import read_tensors
 from rnc.run.folder import DoesNotApply

@@ -10,10 +10,7 @@ from report_page import add_pictures, make_run
 from rnc.files import write_json, write_tensors
 from rnc.report import write_report
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]
 
 IMAGE = "<img src=x onerror=window.poisoned=1>"
 SCRIPT = "</script><script>window.poisoned=1</script>"

@@ -6,12 +6,7 @@ import pytest
 import dataset_copies as copies
 from rnc.data import DataError
 from rnc.data.datasets.reading import balanced_split
-from rnc.data.datasets.registry import (
-    DATASETS,
-    check_dataset,
-    find_dataset,
-    read_dataset,
-)
+from rnc.data.datasets.registry import DATASETS, check_dataset, find_dataset, read_dataset
 from rnc.data.splits import SPLITS
 
 COPIES = {

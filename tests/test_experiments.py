@@ -12,13 +12,7 @@ from rnc.experiments import RESULTS, Data
 from rnc.experiments.cost import cost_of
 from rnc.experiments.data import _FIT
 from rnc.experiments.plan import Setting, base_config, canonical
-from rnc.experiments.published import (
-    PAPER_DATASETS,
-    PAPER_HEADS,
-    RATIO,
-    SOURCES,
-    published,
-)
+from rnc.experiments.published import PAPER_DATASETS, PAPER_HEADS, RATIO, SOURCES, published
 from rnc.experiments.store import Store, end2end_of, run_key
 from rnc.run.folder import DoesNotApply
 from rnc.training.recipes import build_regressor

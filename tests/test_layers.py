@@ -53,3 +53,35 @@ def test_files_stay_readable(path: Path) -> None:
 def test_imports_are_found() -> None:
     assert imported_topics(SOURCE / "files.py") == set()
     assert imported_topics(SOURCE / "methods" / "labels.py") == {"heads", "loss", "metrics"}
+
+
+def functions() -> list[tuple[str, int]]:
+    """Every function with the lines of its body, its docstring left out."""
+    found = []
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                lines = node.end_lineno - body[0].lineno + 1 if body and node.end_lineno else 0
+                found.append((f"{path.relative_to(SOURCE)}: {node.name}", lines))
+    return found
+
+
+def test_functions_stay_readable() -> None:
+    assert [name for name, lines in functions() if lines > 50] == []
+
+
+def test_a_class_and_a_constant_have_a_name_of_their_own() -> None:
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if isinstance(node, ast.ClassDef):
+                names = [node.name]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names = [node.target.id]
+            for name in names:
+                if not name.startswith("_"):
+                    places.setdefault(name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

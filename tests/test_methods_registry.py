@@ -86,7 +86,7 @@ def entries(monkeypatch: pytest.MonkeyPatch) -> None:
             {"objective", "regularizer"},
         ),
     ],
-    ids=str,
+    ids=lambda value: str(sorted(value)),
 )
 def test_an_entry_is_a_method_of_every_door(
     fields: dict[str, Any], called: set[str], tmp_path: Path

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rnc.metrics import bootstrap, mean_interval, r2_interval
+from rnc.metrics import bootstrap
+from rnc.metrics.bootstrap import mean_interval, r2_interval
 
 
 @pytest.mark.parametrize(

@@ -171,10 +171,7 @@ def test_runs_with_different_targets_are_not_ranked(tmp_path):
 
 def poisoned(folder):
     n = 40
-    columns = {
-        "name": [IMAGE, SCRIPT, COMMENT] * 13 + [IMAGE],
-        IMAGE: [SCRIPT, COMMENT] * (n // 2),
-    }
+    columns = {"name": [IMAGE, SCRIPT, COMMENT] * 13 + [IMAGE], IMAGE: [SCRIPT, COMMENT] * (n // 2)}
     groups = {IMAGE: {SCRIPT: {"n": 20, "mae": 1.0}, COMMENT: {"n": 20, "mae": 2.0}}}
     config = {
         "name": f"run {IMAGE}{SCRIPT}",

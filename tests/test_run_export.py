@@ -68,8 +68,7 @@ def check_raw(model, raw, session, inputs):
 
 @needs_onnx
 @pytest.mark.parametrize(
-    ("head", "options"),
-    [*((name, {}) for name in HEADS), ("corn", {"decode": "class"})],
+    ("head", "options"), [*((name, {}) for name in HEADS), ("corn", {"decode": "class"})]
 )
 def test_every_head_predicts_the_same_for_any_number_of_samples(tmp_path, head, options):
     model = with_spread(small_model(head, **options))

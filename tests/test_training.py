@@ -102,11 +102,7 @@ def test_the_loss_is_what_the_scheme_says(scheme: str) -> None:
         supervised = float(model.head.loss(model.head(features), targets).mean())
     contrast = float(rnc_loss(features, targets, temperature=2.0))
     record = next(iter(train(model, table, config)))
-    expected = {
-        "probe": contrast,
-        "end2end": supervised,
-        "regularize": supervised + 0.3 * contrast,
-    }
+    expected = {"probe": contrast, "end2end": supervised, "regularize": supervised + 0.3 * contrast}
     assert record.train_loss == pytest.approx(expected[scheme], rel=1e-5)
     if scheme == "probe":
         assert record.gap == pytest.approx(contrast - float(lower_bound(targets)), rel=1e-5)

@@ -16,17 +16,7 @@ from rnc.methods.lds_fds import lds_weights
 from rnc.metrics import circular_error, mae
 from rnc.model import Regressor
 from rnc.training.recipes import build_regressor, train
-from training_cases import (
-    END2END,
-    KINDS,
-    columns,
-    fit,
-    quick,
-    same,
-    unnormalised,
-    weights,
-    whole,
-)
+from training_cases import END2END, KINDS, columns, fit, quick, same, unnormalised, weights, whole
 
 METHODS: dict[str, dict[str, Any]] = {
     "supcon": {"objective": "supcon"},

@@ -54,11 +54,7 @@ class Regressor(nn.Module):
     """An encoder with a head, and what it takes to feed them."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        encoder: nn.Module | None = None,
-        *,
-        pretrained: bool = False,
+        self, config: ModelConfig, encoder: nn.Module | None = None, *, pretrained: bool = False
     ) -> None:
         super().__init__()
         if encoder is None and config.encoder == "own":

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.analyses.analysis import AnalysisOptions
-from rnc.metrics import SHOTS, Columns, Interval, mean_interval, r2, r2_interval, shot_groups
+from rnc.metrics import SHOTS, Columns, r2, shot_groups
+from rnc.metrics.bootstrap import Interval, mean_interval, r2_interval
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
 from rnc.run.predictions import SUBGROUP_SUFFIX

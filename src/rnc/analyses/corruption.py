@@ -39,12 +39,7 @@ from rnc.analyses.corruption_digital import (
     saturate,
 )
 from rnc.analyses.corruption_draws import Draws
-from rnc.analyses.corruption_noise import (
-    gaussian_noise,
-    impulse_noise,
-    shot_noise,
-    speckle_noise,
-)
+from rnc.analyses.corruption_noise import gaussian_noise, impulse_noise, shot_noise, speckle_noise
 from rnc.analyses.corruption_weather import fog, frost, snow, spatter
 from rnc.metrics import Values, as_columns, mae
 from rnc.model import Regressor

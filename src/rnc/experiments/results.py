@@ -98,10 +98,7 @@ def transfer(setting: Setting) -> Plan:
         )
     (a, first), (b, second) = setting.data.pair
     lines = []
-    for title, source, target in (
-        _transfer(a, b, first, second),
-        _transfer(b, a, second, first),
-    ):
+    for title, source, target in (_transfer(a, b, first, second), _transfer(b, a, second, first)):
         for name, make in (("L1", setting.end2end), ("RnC(L1)", setting.rnc)):
             start = make(table=source)
             for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):

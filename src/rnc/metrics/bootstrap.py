@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rnc.metrics.scores import Columns
+from rnc.metrics import Columns
 
 RESAMPLES = 1000
 _CHUNK = 2**21  # draws in memory at a time

@@ -15,7 +15,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from rnc.metrics import Interval
+from rnc.metrics.bootstrap import Interval
 from rnc.report.figures import Figure, file_name
 
 SCRIPTS = ("frame.js", "charts.js", "points.js")

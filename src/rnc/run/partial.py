@@ -8,18 +8,8 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.model import CONFIG_FILE, read_config
-from rnc.run.folder import (
-    HISTORY_FILE,
-    PREDICTIONS_FILE,
-    SCORES_FILE,
-    THUMBNAILS_FILE,
-)
-from rnc.run.parts import (
-    read_history,
-    read_object,
-    read_predictions,
-    read_thumbnails,
-)
+from rnc.run.folder import HISTORY_FILE, PREDICTIONS_FILE, SCORES_FILE, THUMBNAILS_FILE
+from rnc.run.parts import read_history, read_object, read_predictions, read_thumbnails
 from rnc.run.predictions import Predictions
 from rnc.run.thumbnails import Thumbnails
 

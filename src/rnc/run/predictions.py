@@ -138,10 +138,7 @@ def _number(text: str) -> float:
 
 
 def predictions_frame(
-    table: Table,
-    samples: NDArray[np.int64],
-    prediction: Columns,
-    extras: Mapping[str, Columns],
+    table: Table, samples: NDArray[np.int64], prediction: Columns, extras: Mapping[str, Columns]
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The rows of predictions.csv, and the role of each column."""
     columns: dict[str, NDArray[Any]] = {NAME: table.names[samples]}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rnc.metrics import Interval, mean_interval
+from rnc.metrics.bootstrap import Interval, mean_interval
 from rnc.report import page
 from rnc.report.figures import Figure
 from rnc.report.runs import ReportRun
