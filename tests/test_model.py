@@ -182,12 +182,28 @@ def test_a_new_head_is_saved_as_what_it_is(tmp_path: Path) -> None:
 def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     model_of(columns()).save(tmp_path)
     path = tmp_path / "config.json"
-    for version in (2, None):
+    for version in (3, None):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"format": version}))
         with pytest.raises(
-            ValueError, match=rf"config\.json has format {version}, this .*reads 1\."
+            ValueError, match=rf"config\.json has format {version}, this .*reads 1 to 2\."
         ):
             Regressor.load(tmp_path)
+
+
+def test_a_folder_of_the_first_version_is_read(tmp_path: Path) -> None:
+    table = columns()
+    model = model_of(table, head="huber", head_options={"beta": 0.5})
+    model.save(tmp_path)
+    path = tmp_path / "config.json"
+    content = json.loads(path.read_text())
+    head = content["model"]["head"]
+    del head["options"]  # each option was a field, also of heads that did not have it
+    first = {"beta": 0.5, "sigma": 2.0, "alpha": 1.0, "decode": "mean", "original": False}
+    content["model"]["head"] = head | first
+    path.write_text(json.dumps(content | {"format": 1}))
+    loaded = Regressor.load(tmp_path)
+    assert loaded.head.config == model.head.config
+    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
 
 
 def test_an_unfinished_run_says_how_to_go_on(tmp_path: Path) -> None:

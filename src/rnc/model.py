@@ -25,8 +25,9 @@ from rnc.heads import Head, HeadConfig
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
-FORMAT = 1
-"""Version of the run folder, in config.json; a reader refuses any other."""
+FORMAT = 2
+"""Version of the run folder, in config.json; in version 1, options of a head had other places."""
+READABLE_FORMATS = (1, FORMAT)
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a run folder of this version."""
+    """The config.json of a run folder of this version or an older one."""
     path = folder / CONFIG_FILE
     if not path.exists():
         content = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
@@ -180,10 +181,10 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
         )
     config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if config.get("format") != FORMAT:
+    if config.get("format") not in READABLE_FORMATS:
         raise ValueError(
-            f"{path} has format {config.get('format')!r}, this version reads {FORMAT}. Use the "
-            "version of rank-n-contrast that made the run, or train again."
+            f"{path} has format {config.get('format')!r}, this version reads 1 to {FORMAT}. Use "
+            "the version of rank-n-contrast that made the run, or train again."
         )
     return config
 
