@@ -129,7 +129,7 @@ def test_a_wrong_option_of_it_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match=r"least must be > 0; got -1\."):
         FitConfig(head="gaussian", head_options={"least": -1})
     with pytest.raises(
-        ValueError, match=r"beta=2 is no option of head 'gaussian', which has shift, scale, least\."
+        ValueError, match=r"beta=2 is no option of head 'gaussian', which has least\."
     ):
         FitConfig(head="gaussian", head_options={"beta": 2})
     with pytest.raises(ValueError, match=r"bins = 1; got"):

@@ -52,7 +52,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head
+from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
 from rnc.metrics import Columns, Values, as_columns
 
 PerTarget = float | Sequence[float] | None
@@ -220,7 +220,7 @@ def head_config(
     place = {"shift": shift, "scale": scale, "low": low, "high": high, "step": step}
     for option, value in place.items():
         if value is not None and option not in spec.place:
-            raise spec.lacks(name, option, value)
+            raise no_option(name, option, value, spec.place)
     given = [_per_target(option, place[option], columns.shape[1]) for option in spec.place]
     derive: Callable[..., _Axis] = _bins if spec.binned else _standardise
     axes = [derive(i, columns[:, i], *axis) for i, axis in enumerate(zip(*given, strict=True))]

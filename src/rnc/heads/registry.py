@@ -1,7 +1,7 @@
 """The heads by name: each is a loss and a decoding of one target, with their options."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class HeadSpec(NamedTuple):
         """Every option of the head with this name: those given, checked, and else the default."""
         for option, value in given.items():
             if option not in self.options:
-                raise self.lacks(name, option, value)
+                raise no_option(name, option, value, self.options)
         options: dict[str, Any] = {}
         for option, (default, check, needed) in self.options.items():
             value = given.get(option, default)
@@ -68,12 +68,13 @@ class HeadSpec(NamedTuple):
             options[option] = value
         return options
 
-    def lacks(self, name: str, option: str, value: object) -> ValueError:
-        """What to raise for an option that the head with this name does not have."""
-        known = ", ".join([*self.place, *self.options])
-        return ValueError(
-            f"{option}={value!r} is no option of head {name!r}, which has {known}. Leave it out."
-        )
+
+def no_option(head: str, option: str, value: object, known: Iterable[str]) -> ValueError:
+    """What to raise for an option that a head does not have."""
+    names = ", ".join(known) or "none"
+    return ValueError(
+        f"{option}={value!r} is no option of head {head!r}, which has {names}. Leave it out."
+    )
 
 
 # ------------------------------------- one output, which is the prediction in scales of the target
