@@ -91,6 +91,16 @@ def test_data_that_changed_or_went_are_named(copy, tmp_path):
     assert RunFolder(copy.path, given).table is given
 
 
+@pytest.mark.parametrize("content", ["[]", '{"test": '])
+def test_broken_scores_are_named_with_the_remedy(tmp_path, content):
+    run = untrained(tmp_path, table_of(n=30))
+    (tmp_path / "scores.json").write_text(content)
+    with pytest.raises(
+        ValueError, match=r"scores\.json cannot be used: .+ Write it again with `rnc"
+    ):
+        _ = RunFolder(run.path).scores
+
+
 def test_files_that_are_missing_or_broken_are_named(tmp_path):
     run = untrained(tmp_path, table_of(n=30))
     (tmp_path / "features.safetensors").write_bytes(b"no tensors")

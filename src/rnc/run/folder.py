@@ -22,11 +22,11 @@ which write these files: model.py has config.json and model.safetensors, trainin
 import csv
 import io
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -79,6 +79,8 @@ RUN_FILES = (
     REPORT_FILE,
 )
 RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER)
+
+Part = TypeVar("Part")
 
 
 class DoesNotApply(ValueError):
@@ -139,23 +141,20 @@ class RunFolder:
     @cached_property
     def scores(self) -> dict[str, Any]:
         """scores.json."""
-        return read_object(self._file(SCORES_FILE))
+        return self._read(SCORES_FILE, read_object)
 
     @cached_property
     def records(self) -> list[Record]:
         """history.csv: one record per epoch."""
-        return records_of(read_history(self._file(HISTORY_FILE)))
+        return self._read(HISTORY_FILE, lambda path: records_of(read_history(path)))
 
     @cached_property
     def predictions(self) -> Predictions:
         """predictions.csv."""
-        path = self._file(PREDICTIONS_FILE)
-        try:
-            predictions = read_predictions(path, self.targets, self.scores.get("columns"))
-        except ValueError as error:
-            raise ValueError(
-                f"{path} cannot be used: {error} Write it again with `rnc fit ... --resume`."
-            ) from error
+        path, roles = self.path / PREDICTIONS_FILE, self.scores.get("columns")
+        predictions = self._read(
+            PREDICTIONS_FILE, lambda path: read_predictions(path, self.targets, roles)
+        )
         unknown = np.isnan(predictions.errors).any(axis=1)
         if unknown.any():
             raise ValueError(
@@ -191,7 +190,7 @@ class RunFolder:
 
     @cached_property
     def _features(self) -> Features:
-        features = read_features(self._file(FEATURES_FILE))
+        features = self._read(FEATURES_FILE, read_features)
         if bad := int((~np.isfinite(features.values).all(axis=1)).sum()):
             raise ValueError(
                 f"{self.path / FEATURES_FILE} has NaN or infinite values in {bad} of "
@@ -202,8 +201,10 @@ class RunFolder:
     @cached_property
     def train_targets(self) -> Columns | None:
         """What the model was trained on, (m, t); None for a run that did not keep it."""
-        path = self.path / TRAIN_TARGETS_FILE
-        return read_train_targets(path, len(self.targets)) if path.exists() else None
+        if not (self.path / TRAIN_TARGETS_FILE).exists():
+            return None
+        count = len(self.targets)
+        return self._read(TRAIN_TARGETS_FILE, lambda path: read_train_targets(path, count))
 
     @cached_property
     def model(self) -> Regressor:
@@ -300,6 +301,16 @@ class RunFolder:
 
     def _analysis_file(self, name: str) -> Path:
         return self.path / ANALYSES_FOLDER / f"{name}.json"
+
+    def _read(self, name: str, read: Callable[[Path], Part]) -> Part:
+        """A part of the run by the reader of its file; an error names the file and the remedy."""
+        path = self._file(name)
+        try:
+            return read(path)
+        except ValueError as error:
+            raise ValueError(
+                f"{path} cannot be used: {error} Write it again with `rnc fit ... --resume`."
+            ) from error
 
     def _file(self, name: str) -> Path:
         path = self.path / name
