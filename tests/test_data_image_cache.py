@@ -31,9 +31,9 @@ def decoded(monkeypatch):
     """Names of the files that are decoded from here on."""
     names = []
 
-    def counting(file, side, channels=3):
+    def counting(file, side, channels=3, fit="crop"):
         names.append(file.name)
-        return decode(file, side, channels)
+        return decode(file, side, channels, fit)
 
     monkeypatch.setattr(images, "decode", counting)
     return names

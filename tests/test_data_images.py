@@ -8,7 +8,7 @@ from PIL import Image
 
 from rnc.data.errors import DataError
 from rnc.data.image_cache import load_images
-from rnc.data.images import decode, image_files
+from rnc.data.images import decode, image_files, square
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -125,6 +125,34 @@ def test_centre_of_a_longer_side_is_cut_out(tmp_path, size):
     left, top = (w - 10) // 2, (h - 10) // 2
     expected = np.asarray(whole.crop((left, top, left + 10, top + 10))).transpose(2, 0, 1)
     assert np.abs(decode(path, 10).astype(int) - expected).max() <= 2
+
+
+def test_padding_keeps_all_of_a_picture_between_grey_bars():
+    x = square(quarters((64, 32)), 16, fit="pad")
+    assert (x[:, :4] == 128).all()
+    assert (x[:, 12:] == 128).all()
+    assert corners(x[:, 4:12]) == [0, 1, 2, 3]
+    tall = square(quarters((32, 64)).convert("L"), 16, channels=1, fit="pad")
+    assert tall.shape == (1, 16, 16)
+    assert (tall[:, :, :4] == 128).all()
+    assert tall[0, 15, 8:12].min() > 200  # the lower right corner is still white
+
+
+def test_stretching_keeps_all_of_a_picture_in_other_proportions():
+    picture = quarters((96, 32))
+    assert corners(square(picture, 16, fit="stretch")) == [0, 1, 2, 3]
+    expected = np.asarray(picture.resize((16, 16), Image.Resampling.BICUBIC)).transpose(2, 0, 1)
+    assert np.abs(square(picture, 16, fit="stretch").astype(int) - expected).max() <= 2
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
+def test_a_square_picture_is_the_same_in_every_fit(fit):
+    assert (square(quarters((48, 48)), 16, fit=fit) == square(quarters((48, 48)), 16)).all()
+
+
+def test_unknown_fit_is_refused():
+    with pytest.raises(DataError, match="fit must be one of crop, pad, stretch; got 'squeeze'"):
+        square(quarters(), 16, fit="squeeze")
 
 
 def test_large_jpeg_looks_the_same_as_without_the_shortcut(tmp_path):

@@ -95,7 +95,7 @@ def _pixels(
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp not in known]
-    with closing(decode_all(changed, side, channels, progress)) as fresh:
+    with closing(decode_all(changed, side, channels, "crop", progress)) as fresh:
         for stamp in stamps:
             yield old.x[known[stamp]] if old is not None and stamp in known else next(fresh)
 

@@ -1,13 +1,13 @@
 """Image files -> uint8 pixels (c, side, side), decoded by several threads.
 
-Every image becomes an upright square: turned as its EXIF orientation says, short side scaled to
-`side`, centre cut out, colours as RGB (or grey where one channel is asked for). Transparent parts
-become white; 16-bit grey keeps its upper 8 bits.
+Every image becomes an upright square: turned as its EXIF orientation says, cut, padded or stretched
+to `side` pixels (see `FITS`), colours as RGB or, for one channel, grey. Transparent parts become
+white; 16-bit grey keeps its upper 8 bits.
 """
 
 import errno
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,21 +42,67 @@ _TURNS = {
 Pixels = NDArray[np.uint8]
 
 
-def decode(file: Path, side: int, channels: int = 3) -> Pixels:
-    """One image as an upright square: (c, side, side)."""
+def decode(file: Path, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
+    """One image file as an upright square: (c, side, side)."""
     with Image.open(file, formats=_formats()) as image:
         image.draft(None, (2 * side, 2 * side))  # large JPEGs: decode at a fraction of the size
-        image.load()  # after this, a TIFF has applied its orientation itself
-        turn = _TURNS.get(_orientation(image))
-        picture = _in_colours(image, "RGB" if channels == 3 else "L")
+        return square(image, side, channels, fit)
+
+
+def square(picture: Image.Image, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
+    """A picture of any size and mode as an upright square: (c, side, side).
+
+    Args:
+        picture: turned as its EXIF orientation says, if it has one.
+        side: of the square, in pixels.
+        channels: 3 for RGB, 1 for grey.
+        fit: one of `FITS`.
+    """
+    if fit not in FITS:
+        raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
+    picture.load()  # after this, a TIFF has applied its orientation itself
+    turn = _TURNS.get(_orientation(picture))
+    picture = _in_colours(picture, "RGB" if channels == 3 else "L")
     if picture.size != (side, side):
-        cut = min(picture.size)
-        left, top = (picture.width - cut) / 2, (picture.height - cut) / 2
-        box = (left, top, left + cut, top + cut)
-        picture = picture.resize((side, side), Image.Resampling.BICUBIC, box, reducing_gap=3.0)
+        picture = FITS[fit](picture, side)
     if turn is not None:
         picture = picture.transpose(turn)
     return np.asarray(picture).reshape(side, side, channels).transpose(2, 0, 1)
+
+
+def _crop(picture: Image.Image, side: int) -> Image.Image:
+    cut = min(picture.size)
+    left, top = (picture.width - cut) / 2, (picture.height - cut) / 2
+    return _resize(picture, (side, side), (left, top, left + cut, top + cut))
+
+
+def _pad(picture: Image.Image, side: int) -> Image.Image:
+    longer = max(picture.size)
+    width, height = (max(1, round(side * length / longer)) for length in picture.size)
+    page = Image.new(picture.mode, (side, side), _BARS[picture.mode])
+    whole = _resize(picture, (width, height), (0, 0, *picture.size))
+    page.paste(whole, ((side - width) // 2, (side - height) // 2))
+    return page
+
+
+def _stretch(picture: Image.Image, side: int) -> Image.Image:
+    return _resize(picture, (side, side), (0, 0, *picture.size))
+
+
+def _resize(
+    picture: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]
+) -> Image.Image:
+    return picture.resize(size, Image.Resampling.BICUBIC, box, reducing_gap=3.0)
+
+
+_BARS: dict[str, int | tuple[int, ...]] = {"L": 128, "RGB": (128, 128, 128)}  # near 0 for encoders
+FITS: dict[str, Callable[[Image.Image, int], Image.Image]] = {
+    "crop": _crop,
+    "pad": _pad,
+    "stretch": _stretch,
+}
+"""How a picture becomes a square. crop: its middle, as in the paper; pad: all of it, between
+mid-grey bars; stretch: all of it, in other proportions."""
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -75,7 +121,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def decode_all(
-    files: Sequence[str], side: int, channels: int, progress: bool
+    files: Sequence[str], side: int, channels: int, fit: str, progress: bool
 ) -> Generator[Pixels | str]:
     """Pixels of every file in order, or the reason why there are none.
 
@@ -92,7 +138,8 @@ def decode_all(
             block = files[start : start + _BLOCK]
             chunks = [block[i : i + _TASK] for i in range(0, len(block), _TASK)]
             for results in pool.map(
-                lambda chunk: [_decode_or_reason(file, side, channels) for file in chunk], chunks
+                lambda chunk: [_decode_or_reason(file, side, channels, fit) for file in chunk],
+                chunks,
             ):
                 bar.advance(task, len(results))
                 yield from results
@@ -127,12 +174,12 @@ def _in_colours(image: Image.Image, mode: str) -> Image.Image:
     return image.convert(mode)
 
 
-def _decode_or_reason(file: str, side: int, channels: int) -> Pixels | str:
+def _decode_or_reason(file: str, side: int, channels: int, fit: str) -> Pixels | str:
     path = Path(file)
     try:
         if not path.is_file():
             return "no such file" if not path.exists() else "not a file"
-        return decode(path, side, channels)
+        return decode(path, side, channels, fit)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return (
             f"more than {Image.MAX_IMAGE_PIXELS:,} pixels, refused as a decompression bomb; save a "
