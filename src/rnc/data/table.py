@@ -53,9 +53,12 @@ class Table:
     """What `read_inputs` needs to prepare new data; JSON holds it. Empty for RGB images."""
     skipped: tuple[Skipped, ...] = ()
     """Rows that were left out, and why."""
+    raw: pd.DataFrame | None = None
+    """The feature columns as they were before preprocessing, n rows; None for other kinds."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
+        columns |= {} if self.raw is None else {"raw": self.raw}
         for name, values in columns.items():
             if len(values) != len(self.x):
                 raise DataError(
@@ -270,6 +273,7 @@ def _prepared(
 ) -> Table:
     """The table of inputs that are columns, signals or images in memory."""
     kind: Kind = "table" if isinstance(x, pd.DataFrame) else "signal" if x.ndim == 3 else "image"
+    raw = x if isinstance(x, pd.DataFrame) else None
     if preprocessing is not None:
         x = inputs_from_arrays(x, preprocessing, kind, place=place).x
     elif kind == "table":
@@ -279,7 +283,9 @@ def _prepared(
         x = sources.as_signals(x, place) if kind == "signal" else sources.as_pixels(x, place)
         rgb = kind == "image" and x.shape[1] == 3
         preprocessing = {} if rgb else {"channels": int(x.shape[1])}
-    return Table(x, kind=kind, preprocessing=preprocessing, **vars(labels))
+    if raw is not None:  # a fitted model may have been given columns that it does not use
+        raw = raw[[column["name"] for column in preprocessing["columns"]]]
+    return Table(x, kind=kind, preprocessing=preprocessing, raw=raw, **vars(labels))
 
 
 def _names_images(

@@ -61,6 +61,9 @@ class Evaluation:
     thumbnails: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Small pictures by kind (see `rnc.run.thumbnails`) and "rows" (m,), which rows of
     predictions they show, ascending: those of the features and of the worst errors."""
+    worst_inputs: pd.DataFrame | None = None
+    """Of a table: the raw columns of the samples with the worst errors, whose rows of predictions
+    are the index."""
 
 
 def evaluate(
@@ -122,14 +125,16 @@ def evaluate(
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
             probe = readable(features[rows], groups.at(rows), seed)
             scores["readable"] |= {} if probe is None else {name: probe.score}
-    pictured = np.union1d(rows, worst_samples(prediction, truth))
+    worst = worst_samples(prediction, truth)
+    pictured = np.union1d(rows, worst)
     pictures = thumbnails(table.x, samples[pictured])
     if pictures:
         pictures["rows"] = pictured
     frame, scores["columns"] = predictions_frame(
         table, samples, prediction, extra_columns(model, features)
     )
-    return Evaluation(scores, frame, features[rows], rows, pictures)
+    raw = None if table.raw is None else table.raw.iloc[samples[worst]].set_axis(worst)
+    return Evaluation(scores, frame, features[rows], rows, pictures, raw)
 
 
 def evaluate_run(

@@ -9,6 +9,7 @@
     features.safetensors    features (k, d) of test samples, and their rows (k,) in predictions.csv
     thumbnails.safetensors  small pictures of test samples, see `rnc.run.thumbnails`
     predictions.csv     see `rnc.run.predictions`
+    worst_inputs.csv    of a table: row in predictions.csv and features of the worst errors
     scores.json         see `rnc.run.evaluate`; written last, so a run that has it is finished
     analyses/           NAME.json and, where it has arrays, NAME.safetensors
     report.html
@@ -61,6 +62,7 @@ SCORES_FILE = "scores.json"
 PREDICTIONS_FILE = "predictions.csv"
 FEATURES_FILE = "features.safetensors"
 THUMBNAILS_FILE = "thumbnails.safetensors"
+WORST_INPUTS_FILE = "worst_inputs.csv"
 TRAIN_TARGETS_FILE = "train_targets.safetensors"
 SKIPPED_FILE = "skipped.csv"
 REPORT_FILE = "report.html"
@@ -74,6 +76,7 @@ RUN_FILES = (
     PREDICTIONS_FILE,
     FEATURES_FILE,
     THUMBNAILS_FILE,
+    WORST_INPUTS_FILE,
     TRAIN_TARGETS_FILE,
     SKIPPED_FILE,
     REPORT_FILE,
@@ -339,10 +342,11 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
         pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
         write_tensors(folder / THUMBNAILS_FILE, pictures)
     # Without quotes, Python's csv would let a lone carriage return break a row.
-    text = evaluation.predictions.to_csv(
-        index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n"
-    )
-    write_text(folder / PREDICTIONS_FILE, text)
+    quoted: dict[str, Any] = {"quoting": csv.QUOTE_NONNUMERIC, "lineterminator": "\n"}
+    if evaluation.worst_inputs is not None:
+        text = evaluation.worst_inputs.to_csv(index_label="row", **quoted)
+        write_text(folder / WORST_INPUTS_FILE, text)
+    write_text(folder / PREDICTIONS_FILE, evaluation.predictions.to_csv(index=False, **quoted))
     write_json(folder / SCORES_FILE, evaluation.scores)
 
 

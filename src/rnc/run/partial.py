@@ -8,8 +8,20 @@ from typing import Any
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.model import CONFIG_FILE, read_config
-from rnc.run.folder import HISTORY_FILE, PREDICTIONS_FILE, SCORES_FILE, THUMBNAILS_FILE
-from rnc.run.parts import read_history, read_object, read_predictions, read_thumbnails
+from rnc.run.folder import (
+    HISTORY_FILE,
+    PREDICTIONS_FILE,
+    SCORES_FILE,
+    THUMBNAILS_FILE,
+    WORST_INPUTS_FILE,
+)
+from rnc.run.parts import (
+    read_history,
+    read_object,
+    read_predictions,
+    read_thumbnails,
+    read_worst_inputs,
+)
 from rnc.run.predictions import Predictions
 from rnc.run.thumbnails import Thumbnails
 
@@ -28,6 +40,8 @@ class PartialRun:
     scores: dict[str, Any] = field(default_factory=dict)
     predictions: Predictions | None = None
     thumbnails: Thumbnails | None = None
+    worst_inputs: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Of a table: the features of the samples with the worst errors, by row of predictions."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each file that is missing or cannot be used."""
 
@@ -72,10 +86,16 @@ def _thumbnails(path: Path, run: PartialRun) -> None:
     run.thumbnails = read_thumbnails(path, 0 if run.predictions is None else len(run.predictions))
 
 
-_OPTIONAL = {THUMBNAILS_FILE}
+def _worst_inputs(path: Path, run: PartialRun) -> None:
+    samples = 0 if run.predictions is None else len(run.predictions)
+    run.worst_inputs = read_worst_inputs(path, samples)
+
+
+_OPTIONAL = {THUMBNAILS_FILE, WORST_INPUTS_FILE}
 _PARTS: dict[str, tuple[Callable[[Path, PartialRun], None], str]] = {
     HISTORY_FILE: (_history, "no training curves and no time"),
     SCORES_FILE: (_scores, "no scores"),  # before the predictions, whose columns it explains
     PREDICTIONS_FILE: (_predictions, "no predicted against true values and no map"),
     THUMBNAILS_FILE: (_thumbnails, "no pictures of the samples"),
+    WORST_INPUTS_FILE: (_worst_inputs, "no features of the worst errors"),
 }

@@ -4,6 +4,7 @@ A file that is not as described raises ValueError, with what was needed and what
 adds what to do about it: `rnc.run.folder` raises, `rnc.run.partial` notes it and reads on.
 """
 
+import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -100,6 +101,16 @@ def read_features(path: Path) -> Features:
 def read_thumbnails(path: Path, samples: int) -> Thumbnails:
     """thumbnails.safetensors of a run with this many predictions."""
     return parse_thumbnails(read_arrays(path), samples)
+
+
+def read_worst_inputs(path: Path, samples: int) -> dict[int, dict[str, str]]:
+    """worst_inputs.csv: features by name, by the row in predictions.csv, of so many samples."""
+    with path.open(encoding="utf-8", newline="") as file:
+        _, *names = next(reader := csv.reader(file), [""])
+        inputs = {int(row): dict(zip(names, cells, strict=True)) for row, *cells in reader}
+    if outside := [row for row in inputs if not 0 <= row < samples]:
+        raise ValueError(f"row {outside[0]} is not among the {samples}.")
+    return inputs
 
 
 def read_train_targets(path: Path, targets: int) -> Columns:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from rnc.report.figures import Figure
 from rnc.report.runs import AnalysisReader, ReportRun
 from rnc.report.samples import Pictures
-from rnc.report.sections import errors, features, numbers, robustness, training
+from rnc.report.sections import errors, features, numbers, robustness, training, worst
 
 DrawSection = Callable[[Sequence[ReportRun], Pictures, list[Figure]], str]
 """Runs, their pictures, and the figures of the page, which it adds to -> HTML, "" for nothing."""
@@ -17,7 +17,7 @@ SECTIONS: tuple[DrawSection, ...] = (
     errors.draw_predictions,
     errors.draw_target_errors,
     errors.draw_subgroup_errors,
-    errors.draw_worst_errors,
+    worst.draw_worst_errors,
     robustness.draw_corruption,
     robustness.draw_other_data,
     training.draw_training,
