@@ -14,7 +14,7 @@ from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 
 def errors_of(run, table):
     test = table.rows("test")
-    return np.abs(run.model.predict(table.x[test]) - table.y[test]), table.y[test], test
+    return np.abs(run.model.predict_prepared(table.x[test]) - table.y[test]), table.y[test], test
 
 
 @pytest.fixture(scope="module")

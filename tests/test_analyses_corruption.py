@@ -218,7 +218,7 @@ def test_scores_are_errors_on_the_corrupted_dataset_type_by_type():
     for name in ("fog", "contrast"):
         for severity in (1, 4):
             corrupted = corrupt(torch.tensor(x), name, severity, seed=3).numpy()
-            expected.append((name, severity, mae(model.predict(corrupted), y)))
+            expected.append((name, severity, mae(model.predict_prepared(corrupted), y)))
     assert [score[:2] for score in scores] == [row[:2] for row in expected]
     assert [s.error for s in scores] == pytest.approx([row[2] for row in expected], rel=1e-6)
     assert len({round(score.error, 6) for score in scores}) == 4

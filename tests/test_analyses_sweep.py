@@ -27,7 +27,7 @@ def test_every_type_and_severity_has_an_error(tmp_path):
     assert pairs == [(name, severity) for name in CORRUPTIONS for severity in range(1, 6)]
     test = table.rows("test")
     images = corrupt(torch.tensor(table.x[test]), "fog", 3).numpy()
-    error = np.abs(run.model.predict(images) - table.y[test]).mean()
+    error = np.abs(run.model.predict_prepared(images) - table.y[test]).mean()
     assert found["rows"][pairs.index(("fog", 3))]["error"] == pytest.approx(error)
     of_two = [row["error"] for row in found["rows"] if row["severity"] == 2]
     assert found["mean"][1] == {"severity": 2, "error": pytest.approx(np.mean(of_two))}

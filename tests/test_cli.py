@@ -202,10 +202,9 @@ def test_signals_become_a_run_by_every_scheme(tmp_path: Path) -> None:
     assert code == 0, text
     stages = set(pd.read_csv(tmp_path / "run" / "history.csv")["stage"])
     assert {"encoder", "probe/head", "finetune/finetune"} <= stages
-    assert Regressor.load(tmp_path / "run").predict(wave[:2, None].astype(np.float32)).shape == (
-        2,
-        1,
-    )
+    assert Regressor.load(tmp_path / "run").predict_prepared(
+        wave[:2, None].astype(np.float32)
+    ).shape == (2, 1)
 
 
 def test_a_folder_with_a_run_or_with_other_files_is_not_touched(

@@ -43,7 +43,7 @@ def test_the_examples_run_one_after_the_other(
             exec(compile(block, f"docs/extending.md, block {place}", "exec"), seen)
         assert sum(map(len, NAMES)) == sum(before) + 6
     assert [len(known) for known in NAMES] == before
-    assert seen["again"].predict(seen["X"]).shape == (120, 1)
+    assert seen["again"].predict_prepared(seen["X"]).shape == (120, 1)
     assert (tmp_path / "runs" / "table" / "scores.json").exists()
     assert '"age": ' in (tmp_path / "runs" / "table" / "analyses" / "tail.json").read_text()
     assert seen["dusty"].unique().tolist() == [51, 255]

@@ -140,8 +140,10 @@ def test_it_is_the_recipe_with_the_same_seed() -> None:
     fitted = RnCRegressor(
         epochs=2, head="huber", random_state=3, device="cpu", validation_fraction=0.2
     ).fit(x, y)
-    np.testing.assert_allclose(fitted.predict(x), model.predict(table.x)[:, 0], rtol=1e-4)
-    np.testing.assert_allclose(fitted.transform(x), model.embed(table.x), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(fitted.predict(x), model.predict_prepared(table.x)[:, 0], rtol=1e-4)
+    np.testing.assert_allclose(
+        fitted.transform(x), model.embed_prepared(table.x), rtol=1e-3, atol=1e-5
+    )
     assert [(r.stage, r.train_loss) for r in fitted.history_] == [
         (r.stage, r.train_loss) for r in records
     ]
@@ -220,7 +222,7 @@ def test_the_model_can_be_saved_without_pickle(tmp_path: Path) -> None:
     fitted = small().fit(x, y)
     fitted.model_.save(tmp_path)
     loaded = Regressor.load(tmp_path)
-    np.testing.assert_allclose(loaded.predict(x)[:, 0], fitted.predict(x), rtol=1e-6)
+    np.testing.assert_allclose(loaded.predict_prepared(x)[:, 0], fitted.predict(x), rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------- modules and chance
@@ -293,7 +295,7 @@ def test_a_tenth_of_the_rows_validates(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(table.rows("train")), len(table.rows("val"))) == (36, 4)
     assert config.batch_size == 36
     rows = table.rows("val")
-    expected = mae(fitted.model_.predict(table.x[rows]), table.y[rows])
+    expected = mae(fitted.model_.predict_prepared(table.x[rows]), table.y[rows])
     assert fitted.history_[-1].val_error == pytest.approx(expected, rel=1e-4)
 
 

@@ -84,7 +84,7 @@ def test_both_schemes_are_trained_on_every_share(run, trainings):
     ]
     model, _ = fit(with_share(run.table, 0.1, seed=0), with_config(scheme="end2end", batch_size=11))
     test = run.table.rows("test")
-    error = np.abs(model.predict(run.table.x[test]) - run.table.y[test]).mean()
+    error = np.abs(model.predict_prepared(run.table.x[test]) - run.table.y[test]).mean()
     assert rows[3]["mae"] == pytest.approx(error, rel=1e-6)
 
 
@@ -152,7 +152,7 @@ def test_a_transfer_to_its_own_data_is_the_run_itself(run, source):
         assert probe[name] == pytest.approx(run.scores["test"][name], rel=1e-4)
     model, _ = fit(run.table, with_config(scheme="end2end"))
     test = run.table.rows("test")
-    error = np.abs(model.predict(run.table.x[test]) - run.table.y[test]).mean()
+    error = np.abs(model.predict_prepared(run.table.x[test]) - run.table.y[test]).mean()
     assert scratch["mae"] == pytest.approx(error, rel=1e-6)
 
 

@@ -77,7 +77,9 @@ def test_the_estimator_trains_it_by_either_solver(solver: str) -> None:
     options = {"head": "gaussian", "head_options": {"least": 0.01}, "head_solver": solver}
     model = RnCRegressor(**{**FAST, **options}).fit(data.x, data.y)
     assert model.model_.head.config.options == {"least": 0.01}
-    assert mae(model.predict(data.x), data.y) < 0.6 * mae(data.y * 0 + data.y.mean(axis=0), data.y)
+    assert mae(model.predict_prepared(data.x), data.y) < 0.6 * mae(
+        data.y * 0 + data.y.mean(axis=0), data.y
+    )
 
 
 def test_the_exact_solver_finds_mean_and_scale(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +112,7 @@ def test_a_run_with_it_is_saved_loaded_resumed_and_exported(tmp_path: Path) -> N
     export_onnx(model, out / "model.onnx")
     session = onnxruntime.InferenceSession(out / "model.onnx")
     predictions, _ = session.run(None, {"inputs": data.x[:5]})
-    np.testing.assert_allclose(predictions, model.predict(data.x[:5]), rtol=1e-4)
+    np.testing.assert_allclose(predictions, model.predict_prepared(data.x[:5]), rtol=1e-4)
 
 
 def test_the_command_takes_its_option(tmp_path: Path) -> None:

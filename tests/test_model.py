@@ -47,8 +47,8 @@ def test_a_saved_model_predicts_the_same(case: str, tmp_path: Path) -> None:
     model.save(tmp_path, {"fit": {"seed": 3}})
     torch.manual_seed(99)
     loaded = Regressor.load(tmp_path)
-    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
-    assert np.array_equal(loaded.embed(table.x), model.embed(table.x))
+    assert np.array_equal(loaded.predict_prepared(table.x), model.predict_prepared(table.x))
+    assert np.array_equal(loaded.embed_prepared(table.x), model.embed_prepared(table.x))
     assert not loaded.training
     assert loaded.augment == model.augment
     assert loaded.head.config == model.head.config
@@ -69,13 +69,13 @@ def test_the_config_says_how_small_a_crop_may_be(changes: dict[str, Any], expect
 def test_predictions_have_the_units_and_number_of_the_targets() -> None:
     table = columns(targets=2)
     model = model_of(table)
-    assert model.predict(table.x).shape == (120, 2)
-    assert model.embed(table.x).shape == (120, 256)
+    assert model.predict_prepared(table.x).shape == (120, 2)
+    assert model.embed_prepared(table.x).shape == (120, 256)
     with torch.no_grad():
         model.head.linear.weight.zero_()
         model.head.linear.bias.zero_()
     means = table.y[table.rows("train")].mean(axis=0)
-    np.testing.assert_allclose(model.predict(table.x[:1])[0], means)
+    np.testing.assert_allclose(model.predict_prepared(table.x[:1])[0], means)
 
 
 def test_bins_are_those_of_the_config() -> None:
@@ -89,11 +89,13 @@ def test_bins_are_those_of_the_config() -> None:
 def test_predictions_do_not_depend_on_the_batch() -> None:
     table = images()
     model = model_of(table, **CASES["image"][1])
-    one_by_one = np.concatenate([model.predict(table.x[i : i + 1]) for i in range(5)])
-    np.testing.assert_allclose(model.predict(table.x[:5], batch_size=2), one_by_one, rtol=1e-5)
+    one_by_one = np.concatenate([model.predict_prepared(table.x[i : i + 1]) for i in range(5)])
+    np.testing.assert_allclose(
+        model.predict_prepared(table.x[:5], batch_size=2), one_by_one, rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("method", ["predict", "embed"])
+@pytest.mark.parametrize("method", ["predict_prepared", "embed_prepared"])
 def test_predicting_leaves_modes_and_statistics_as_they_are(method: str) -> None:
     table = columns()
     model = model_of(table, normalised())
@@ -110,14 +112,14 @@ def test_predicting_leaves_modes_and_statistics_as_they_are(method: str) -> None
 def test_dropout_and_noise_are_off_in_predictions() -> None:
     table = columns()
     model = model_of(table, normalised())
-    assert np.array_equal(model.predict(table.x), model.predict(table.x))
+    assert np.array_equal(model.predict_prepared(table.x), model.predict_prepared(table.x))
     assert not torch.equal(*(model.features(torch.ones(4, 4)) for _ in range(2)))
 
 
 def test_nothing_to_predict_is_said() -> None:
     table = columns()
     with pytest.raises(ValueError, match=r"nothing to predict: got 0 samples\."):
-        model_of(table).predict(table.x[:0])
+        model_of(table).predict_prepared(table.x[:0])
 
 
 # ----------------------------------------------------------------------------------- signals
@@ -142,7 +144,7 @@ def test_the_unit_of_a_signal_does_not_matter() -> None:
     factor, offset = np.float32([[1000.0], [0.25]]), np.float32([[2.0], [-40.0]])
     other = dataclasses.replace(table, x=table.x * factor + offset)
     config = quick(encoder="resnet1d10")
-    a, b = (build_regressor(t, config).predict(t.x) for t in (table, other))
+    a, b = (build_regressor(t, config).predict_prepared(t.x) for t in (table, other))
     np.testing.assert_allclose(a, b, rtol=1e-3)
 
 
@@ -164,19 +166,19 @@ def test_an_encoder_of_your_own_is_passed_again(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"an encoder of your own.*as encoder=\."):
         Regressor.load(tmp_path)
     loaded = Regressor.load(tmp_path, encoder=normalised())
-    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
+    assert np.array_equal(loaded.predict_prepared(table.x), model.predict_prepared(table.x))
 
 
 def test_a_new_head_is_saved_as_what_it_is(tmp_path: Path) -> None:
     table = columns()
     model = model_of(table)
-    before = model.embed(table.x)
+    before = model.embed_prepared(table.x)
     model.replace_head(head_config("corn", model.head.config.d, table.y.round()))
     model.save(tmp_path)
     loaded = Regressor.load(tmp_path)
     assert loaded.head.config.name == loaded.config.head["name"] == "corn"
-    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
-    assert np.array_equal(loaded.embed(table.x), before)
+    assert np.array_equal(loaded.predict_prepared(table.x), model.predict_prepared(table.x))
+    assert np.array_equal(loaded.embed_prepared(table.x), before)
 
 
 def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def test_a_folder_of_the_first_version_is_read(tmp_path: Path) -> None:
     path.write_text(json.dumps(content | {"format": 1}))
     loaded = Regressor.load(tmp_path)
     assert loaded.head.config == model.head.config
-    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
+    assert np.array_equal(loaded.predict_prepared(table.x), model.predict_prepared(table.x))
 
 
 def test_an_unfinished_run_says_how_to_go_on(tmp_path: Path) -> None:
@@ -226,12 +228,12 @@ def test_a_full_disk_while_saving_keeps_the_old_model(
     table = columns()
     model = model_of(table)
     model.save(tmp_path)
-    before = model.predict(table.x)
+    before = model.predict_prepared(table.x)
     changed = copy.deepcopy(model)
     torch.nn.init.zeros_(changed.head.linear.weight)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             changed.save(tmp_path)
-    assert np.array_equal(Regressor.load(tmp_path).predict(table.x), before)
+    assert np.array_equal(Regressor.load(tmp_path).predict_prepared(table.x), before)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]

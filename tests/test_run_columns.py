@@ -54,7 +54,7 @@ def test_an_extra_is_a_column_of_its_own_and_no_subgroup(tmp_path, interval):
     )
     assert list(run.subgroups) == ["town"]
     lower, upper = run.predictions.extras.values()
-    width = np.abs(run.model.embed(run.table.x[run.table.rows("test")])).mean(axis=1)
+    width = np.abs(run.model.embed_prepared(run.table.x[run.table.rows("test")])).mean(axis=1)
     np.testing.assert_allclose(upper - lower, 2 * width, rtol=1e-4)
     assert list(read_partial(tmp_path).predictions.extras) == ["price_lower", "price_upper"]
     assert analyse(run, "subgroups").exists()

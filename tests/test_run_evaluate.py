@@ -55,7 +55,7 @@ def test_scores_follow_their_definitions():
     model = model_for(table)
     scores = evaluate(model, table).scores["test"]
     test, train = table.rows("test"), table.rows("train")
-    y, guess = table.y[test, 0], model.predict(table.x[test])[:, 0]
+    y, guess = table.y[test, 0], model.predict_prepared(table.x[test])[:, 0]
     error = np.abs(guess - y)
     baseline = np.square(y - table.y[train].mean()).sum()
     assert scores["mae"] == pytest.approx(error.mean())
@@ -64,7 +64,7 @@ def test_scores_follow_their_definitions():
     assert scores["gmean"] == pytest.approx(stats.gmean(error))
     assert scores["r2"] == pytest.approx(1 - np.square(error).sum() / baseline)
     assert scores["r2_test_mean"] == pytest.approx(r2_score(y, guess))
-    z, pairs = model.embed(table.x[test]), np.triu_indices(len(test), 1)
+    z, pairs = model.embed_prepared(table.x[test]), np.triu_indices(len(test), 1)
     label = -np.abs(y[:, None] - y[None])[pairs]
     feature = -np.linalg.norm(z[:, None] - z[None], axis=2)[pairs]
     assert scores["spearman"] == pytest.approx(stats.spearmanr(label, feature).statistic, abs=1e-5)
@@ -81,7 +81,7 @@ def test_counts_are_those_of_the_splits_and_the_key_is_the_split():
         assert list(scores) == [split, "n", "subgroups", "readable", "columns"]
         assert scores["n"] == {"train": 40, "val": 10, "test": 10}
         rows = table.rows(split)
-        mae = np.abs(model.predict(table.x[rows]) - table.y[rows]).mean()
+        mae = np.abs(model.predict_prepared(table.x[rows]) - table.y[rows]).mean()
         assert scores[split]["mae"] == pytest.approx(mae)
 
 
@@ -91,7 +91,7 @@ def test_whole_numbers_have_shot_scores():
     model = model_for(table)
     scores = evaluate(model, table).scores["test"]
     test = table.rows("test")
-    y, error = table.y[test, 0], np.abs(model.predict(table.x[test]) - table.y[test])[:, 0]
+    y, error = table.y[test, 0], np.abs(model.predict_prepared(table.x[test]) - table.y[test])[:, 0]
     seen = (table.y[table.rows("train"), 0] == 7).sum()
     assert 20 <= seen <= 100
     assert scores["many_mae"] == pytest.approx(error[y == 3].mean())
@@ -105,7 +105,7 @@ def test_every_one_of_several_targets_has_scores():
     model = model_for(table)
     scores = evaluate(model, table).scores
     test = table.rows("test")
-    error = np.abs(model.predict(table.x[test]) - table.y[test])
+    error = np.abs(model.predict_prepared(table.x[test]) - table.y[test])
     assert list(scores["per_target"]) == ["age", "height", "weight"]
     for i, name in enumerate(table.target_names):
         assert scores["per_target"][name]["mae"] == pytest.approx(error[:, i].mean())
@@ -125,7 +125,9 @@ def test_angles_have_an_angular_error():
         pitch, yaw = np.deg2rad(degrees).T
         return np.stack([np.cos(pitch) * np.sin(yaw), np.sin(pitch), np.cos(pitch) * np.cos(yaw)])
 
-    cosine = (direction(model.predict(table.x[test])) * direction(table.y[test])).sum(axis=0)
+    cosine = (direction(model.predict_prepared(table.x[test])) * direction(table.y[test])).sum(
+        axis=0
+    )
     assert scores["test"]["angular_error"] == pytest.approx(np.rad2deg(np.arccos(cosine)).mean())
 
 
@@ -135,12 +137,12 @@ def test_ordinality_takes_the_label_distance_and_similarity_of_the_model():
     options = {"label_distance": circular(6.0), "similarity": "cosine"}
     scores = evaluate(model, table, **options).scores["test"]
     test = table.rows("test")
-    y, z = table.y[test, 0] % 6, model.embed(table.x[test])
+    y, z = table.y[test, 0] % 6, model.embed_prepared(table.x[test])
     gap, pairs = np.abs(y[:, None] - y[None]), np.triu_indices(len(test), 1)
     z = z / np.linalg.norm(z, axis=1, keepdims=True)
     label, feature = -np.minimum(gap, 6 - gap)[pairs], (z @ z.T)[pairs]
     assert scores["spearman"] == pytest.approx(stats.spearmanr(label, feature).statistic, abs=1e-4)
-    gap = np.abs(model.predict(table.x[test])[:, 0] - table.y[test, 0]) % 6
+    gap = np.abs(model.predict_prepared(table.x[test])[:, 0] - table.y[test, 0]) % 6
     assert scores["circular_error"] == pytest.approx(np.minimum(gap, 6 - gap).mean())
 
 
@@ -155,10 +157,10 @@ def test_predictions_are_those_of_the_model_in_the_order_of_the_table():
     assert list(frame) == ["name", "age", "age_predicted", "height", "height_predicted", "city"]
     assert frame["name"].tolist() == [f"row {i}" for i in test]
     assert frame["height"].tolist() == table.y[test, 1].tolist()
-    guess = model.predict(table.x[test])
+    guess = model.predict_prepared(table.x[test])
     np.testing.assert_allclose(frame[["age_predicted", "height_predicted"]], guess, rtol=1e-6)
     assert frame["city"].tolist() == table.subgroup["city"][test].tolist()
-    np.testing.assert_allclose(evaluation.features, model.embed(table.x[test]), rtol=1e-5)
+    np.testing.assert_allclose(evaluation.features, model.embed_prepared(table.x[test]), rtol=1e-5)
     assert evaluation.features.dtype == np.float32
     assert evaluation.rows.tolist() == list(range(10))
     assert model.training
@@ -174,7 +176,7 @@ def test_features_of_many_samples_are_a_seeded_draw():
     assert rows.shape == (2000,)
     assert rows.dtype == np.int64
     assert (np.diff(rows) > 0).all()
-    expected = model.embed(table.x[table.rows("test")[rows]])
+    expected = model.embed_prepared(table.x[table.rows("test")[rows]])
     np.testing.assert_allclose(evaluation.features, expected, rtol=1e-5, atol=1e-6)
 
 
@@ -233,7 +235,7 @@ def test_subgroups_are_scored_per_value():
     model = model_for(table)
     groups = evaluate(model, table).scores["subgroups"]
     test = table.rows("test")
-    error = np.abs(model.predict(table.x[test]) - table.y[test])[:, 0]
+    error = np.abs(model.predict_prepared(table.x[test]) - table.y[test])[:, 0]
     assert list(groups["digit"]) == ["0", "1", "2"]
     assert list(groups["ok"]) == ["False", "True"]
     for value in range(3):
@@ -254,7 +256,7 @@ def test_numbers_with_many_values_are_cut_at_their_quintiles():
         for split in ("test", "val")
     )
     test, edges = table.rows("test"), np.quantile(weight, [0, 0.2, 0.4, 0.6, 0.8, 1])
-    error = np.abs(model.predict(table.x[test]) - table.y[test])[:, 0]
+    error = np.abs(model.predict_prepared(table.x[test]) - table.y[test])[:, 0]
     assert list(groups) == list(in_val)
     assert sum(score["n"] for score in groups.values()) == len(test)
     for i, (name, score) in enumerate(groups.items()):

@@ -60,8 +60,8 @@ def metadata_of(session):
 def check_raw(model, raw, session, inputs):
     """What a stranger gets from prepared inputs is what the model gets from raw samples."""
     predictions, features = session.run(None, {"inputs": inputs.astype(np.float32)})
-    expected = model.predict(raw)
-    np.testing.assert_allclose(features, model.embed(raw), rtol=1e-3, atol=1e-4)
+    expected = model.predict_prepared(raw)
+    np.testing.assert_allclose(features, model.embed_prepared(raw), rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(predictions, expected, rtol=1e-4)
     assert np.ptp(expected) > 0.01 * np.abs(expected).max()  # the samples differ
 
@@ -77,8 +77,8 @@ def test_every_head_predicts_the_same_for_any_number_of_samples(tmp_path, head, 
     for n in (1, 2, 31):
         x = np.random.default_rng(n).normal(size=(n, 5)).astype(np.float32)
         predictions, features = session.run(None, {"inputs": x})
-        np.testing.assert_allclose(features, model.embed(x), rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(predictions, model.predict(x), rtol=1e-4)
+        np.testing.assert_allclose(features, model.embed_prepared(x), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(predictions, model.predict_prepared(x), rtol=1e-4)
     assert len(np.unique(predictions[:, 0])) > 2
 
 
@@ -110,7 +110,7 @@ def test_an_extra_is_a_further_output(tmp_path, monkeypatch):
     x = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
     _, features, upper = session.run(None, {"inputs": x})
     width = np.abs(features).mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(upper, model.predict(x) + width, rtol=1e-4)
+    np.testing.assert_allclose(upper, model.predict_prepared(x) + width, rtol=1e-4)
 
 
 @needs_onnx
@@ -120,7 +120,9 @@ def test_a_large_offset_keeps_its_digits(tmp_path):
     export_onnx(model, tmp_path / "m.onnx")
     x = np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32)
     predictions, _ = session_of(tmp_path / "m.onnx").run(None, {"inputs": x})
-    assert np.abs(predictions - model.predict(x)).max() < 0.01  # float32 knows only every 128th
+    assert (
+        np.abs(predictions - model.predict_prepared(x)).max() < 0.01
+    )  # float32 knows only every 128th
     assert np.ptp(predictions) > 1
 
 

@@ -33,9 +33,11 @@ def test_a_run_gives_back_what_it_was_fitted_on_and_what_it_found(run):
     np.testing.assert_array_equal(run.table.x, table.x)
     np.testing.assert_array_equal(run.train_targets, table.y[train])
     np.testing.assert_array_equal(run.truth, table.y[test])
-    guesses = run.model.predict(table.x[test])
+    guesses = run.model.predict_prepared(table.x[test])
     np.testing.assert_allclose(run.errors, np.abs(guesses - table.y[test]), rtol=1e-5)
-    np.testing.assert_allclose(run.features, run.model.embed(table.x[test[run.rows]]), rtol=1e-5)
+    np.testing.assert_allclose(
+        run.features, run.model.embed_prepared(table.x[test[run.rows]]), rtol=1e-5
+    )
     assert run.fit == FAST
     assert run.targets == ("price",)
     assert list(run.subgroups) == ["town", "age"]

@@ -23,7 +23,7 @@ def test_predictions_are_those_of_the_model_by_the_name_of_the_sample(run, tmp_p
     assert skipped == []
     again, _ = predict_run(run.path, run.path.parent / "houses.csv")
     table = run.table
-    expected = Regressor.load(run.path).predict(table.x)[:, 0]
+    expected = Regressor.load(run.path).predict_prepared(table.x)[:, 0]
     by_name = pd.Series(expected, index=table.names)
     np.testing.assert_array_equal(again["price"], by_name[again["name"]])
 

@@ -46,7 +46,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 def val_error(model: Regressor, table: Table, measure: Callable[..., float] = mae) -> float:
     rows = table.rows("val")
-    return measure(model.predict(table.x[rows]), table.y[rows])
+    return measure(model.predict_prepared(table.x[rows]), table.y[rows])
 
 
 def with_split(train_rows: int, val_rows: int) -> Table:
@@ -71,7 +71,7 @@ def test_every_scheme_learns(name: str) -> None:
     model, _ = fit(table, quick(epochs=4, **SCHEMES[name]))
     test, median = table.rows("test"), np.median(table.y[table.rows("train")])
     assert (
-        mae(model.predict(table.x[test]), table.y[test])
+        mae(model.predict_prepared(table.x[test]), table.y[test])
         < 0.5 * np.abs(table.y[test] - median).mean()
     )
 
@@ -96,7 +96,7 @@ def test_the_loss_is_what_the_scheme_says(scheme: str) -> None:
     train_rows = table.rows("train")
     config = quick(scheme=scheme, epochs=1, batch_size=len(train_rows), views=0, rnc_weight=0.3)
     model = build_regressor(table, config)
-    features = torch.tensor(model.embed(table.x[train_rows]))
+    features = torch.tensor(model.embed_prepared(table.x[train_rows]))
     targets = torch.tensor(table.y[train_rows])
     with torch.no_grad():
         supervised = float(model.head.loss(model.head(features), targets).mean())
@@ -116,7 +116,7 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_samples() -> None:
     model, records = fit(table, config)
     rows = table.rows("train")
     with torch.no_grad():
-        outputs = model.head(torch.tensor(model.embed(table.x[rows])))
+        outputs = model.head(torch.tensor(model.embed_prepared(table.x[rows])))
         expected = float(model.head.loss(outputs, torch.tensor(table.y[rows])).mean())
     assert records[0].train_loss == pytest.approx(expected, rel=1e-5)
 

@@ -24,7 +24,9 @@ def harmed() -> tuple[list[float], float, float]:
     probe = dataclasses.replace(HARMFUL, scheme="probe")
     probed, _ = fit(table, probe, unnormalised())
     errors = [record.val_error for record in records if record.stage == "finetune"]
-    remains, start = (mae(m.predict(table.x[rows]), table.y[rows]) for m in (model, probed))
+    remains, start = (
+        mae(m.predict_prepared(table.x[rows]), table.y[rows]) for m in (model, probed)
+    )
     assert same(weights(model), weights(probed))
     return errors, remains, start
 
@@ -41,7 +43,9 @@ def test_what_helps_remains() -> None:
     model, records = fit(table, quick(scheme="finetune", head_epochs=6, lr=0.02), unnormalised())
     errors = [record.val_error for record in records if record.stage == "finetune"]
     assert min(errors) < 0.99 * errors[0]
-    assert mae(model.predict(table.x[rows]), table.y[rows]) == pytest.approx(min(errors), rel=1e-9)
+    assert mae(model.predict_prepared(table.x[rows]), table.y[rows]) == pytest.approx(
+        min(errors), rel=1e-9
+    )
 
 
 def test_the_start_is_epoch_0_of_its_records(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ ORIGINAL: dict[str, dict[str, Any]] = {
 
 def val_error(model: Regressor, table: Table, measure: Any = mae) -> float:
     rows = table.rows("val")
-    return float(measure(model.predict(table.x[rows]), table.y[rows]))
+    return float(measure(model.predict_prepared(table.x[rows]), table.y[rows]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -107,7 +107,7 @@ def test_lds_weighs_the_samples_of_the_head(solver: str) -> None:
     rare = train_rows[(w > 1.5).numpy()]
     assert 3 < len(rare) < len(train_rows) / 4
     ends = [fit(table, quick(lds=lds, **changes), unnormalised())[0] for lds in (False, True)]
-    plain, weighed = (mae(model.predict(table.x[rare]), table.y[rare]) for model in ends)
+    plain, weighed = (mae(model.predict_prepared(table.x[rare]), table.y[rare]) for model in ends)
     assert weighed < plain
 
 
@@ -147,13 +147,15 @@ def test_two_stage_refits_an_l1_head_on_the_encoder_of_end2end(tmp_path: Path) -
     assert (first.head.config.name, model.head.config.name) == ("dex", "l1")
     model.save(tmp_path)
     loaded = Regressor.load(tmp_path, unnormalised())
-    assert np.array_equal(loaded.predict(table.x), model.predict(table.x))
+    assert np.array_equal(loaded.predict_prepared(table.x), model.predict_prepared(table.x))
     # Samples count the same in the new head, whatever they did before.
     other = build_regressor(table, quick(), unnormalised())
     probe = quick(head_solver="exact", epochs=1, lr=1e-12)
     other.encoder.load_state_dict(first.encoder.state_dict())
     list(train(other, table, probe))
-    np.testing.assert_allclose(other.predict(table.x), model.predict(table.x), atol=0.05)
+    np.testing.assert_allclose(
+        other.predict_prepared(table.x), model.predict_prepared(table.x), atol=0.05
+    )
 
 
 def partly_frozen() -> nn.Module:

@@ -57,7 +57,9 @@ def test_ages_train_by_sgd_as_in_years() -> None:
     model = build_regressor(table, config)
     assert model.head.config.scale == pytest.approx((1.0,), rel=1e-12)
     (record,) = train(model, table, config)
-    assert record.train_loss == pytest.approx(np.abs(model.predict(table.x[rows]) - y[rows]).mean())
+    assert record.train_loss == pytest.approx(
+        np.abs(model.predict_prepared(table.x[rows]) - y[rows]).mean()
+    )
 
 
 def test_a_step_of_sgd_does_not_depend_on_the_units_of_targets() -> None:
@@ -76,5 +78,5 @@ def test_the_exact_head_is_the_same_whatever_the_optimizer_trains() -> None:
         fit(table, quick(optimizer=name, lr=1e-12, epochs=1), unnormalised())[0]
         for name in ("sgd", "adamw")
     ]
-    one, other = (model.predict(table.x) for model in models)
+    one, other = (model.predict_prepared(table.x) for model in models)
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3)

@@ -162,13 +162,13 @@ class RnCRegressor(
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t)."""
         x = self._prepared(X)
-        predictions = self._steady_model().predict(x)
+        predictions = self._steady_model().predict_prepared(x)
         return predictions[:, 0] if self._y_dims == 1 else predictions
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Features, as the encoder gives them: (n, ...) -> (n, d)."""
         x = self._prepared(X)
-        return self._steady_model().embed(x)
+        return self._steady_model().embed_prepared(x)
 
     def _train(self, model: Regressor, table: Table, config: FitConfig) -> list[Record]:
         history = []

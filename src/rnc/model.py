@@ -1,8 +1,8 @@
-"""Regressor: an encoder and a head, from raw samples to predictions; saved and loaded as a folder.
+"""Regressor: an encoder and a head, from samples to predictions; saved and loaded as a folder.
 
-embed     raw samples -> features (n, d)
-predict   raw samples -> predictions (n, t), in the units of the targets
-save/load config.json and model.safetensors
+embed_prepared     samples as a Table holds them -> features (n, d)
+predict_prepared   samples as a Table holds them -> predictions (n, t), in the units of the targets
+save, load         config.json and model.safetensors
 """
 
 import dataclasses
@@ -98,13 +98,13 @@ class Regressor(nn.Module):
         return features, self.head(features)
 
     @torch.no_grad()
-    def embed(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
-        """Features of raw samples, without augmentation: (n, ...) -> (n, d)."""
+    def embed_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
+        """Features of samples as a Table holds them, not augmented: (n, ...) -> (n, d)."""
         return self._map(x, batch_size, lambda views: self.features(views).float())
 
     @torch.no_grad()
-    def predict(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
-        """Predictions for raw samples, in the units of the targets: (n, ...) -> (n, t)."""
+    def predict_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
+        """Predictions in the units of the targets: samples of a Table (n, ...) -> (n, t)."""
         return self._map(x, batch_size, lambda views: self.head.decode(self(views)[1]))
 
     def _map(

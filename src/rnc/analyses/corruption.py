@@ -140,7 +140,7 @@ def corruption_scores(
 
     Args:
         model: the model as it is; images are corrupted on its device.
-        x: uint8 images (n, c, h, w), as for `Regressor.predict`.
+        x: uint8 images (n, c, h, w), as for `Regressor.predict_prepared`.
         targets: (n,) or (n, t).
         names: keys of CORRUPTIONS; all by default. Leave out saturate for grey images.
         severities: of 1 to 5.
@@ -165,7 +165,7 @@ def corruption_scores(
         for start in range(0, len(x), batch_size):
             images = torch.tensor(x[start : start + batch_size], device=model.input_shift.device)
             images = corrupt(images, name, severity, seed=seed, start=start)
-            parts.append(model.predict(images.cpu().numpy(), batch_size=batch_size))
+            parts.append(model.predict_prepared(images.cpu().numpy(), batch_size=batch_size))
         return np.concatenate(parts)
 
     return (

@@ -48,7 +48,7 @@ def corruption(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
         {
             "measure": MEASURES.get(run.fit.label_distance, "mae"),
             "n": len(x),
-            "clean": measure(run.model.predict(x), y),
+            "clean": measure(run.model.predict_prepared(x), y),
             "rows": [score._asdict() for score in rows],
             "mean": [{"severity": key, "error": value} for key, value in means.items()],
             "types": [

@@ -159,7 +159,7 @@ def _predict(
 ) -> tuple[NDArray[np.float32], Columns]:
     """Features (n, d) and predictions (n, t), with one pass through the encoder."""
     starts = range(0, len(samples), _CHUNK)
-    features = np.concatenate([model.embed(x[samples[i : i + _CHUNK]]) for i in starts])
+    features = np.concatenate([model.embed_prepared(x[samples[i : i + _CHUNK]]) for i in starts])
     with torch.no_grad():
         outputs = model.head(torch.from_numpy(features).to(model.input_shift.device))
         prediction: Columns = model.head.decode(outputs).cpu().numpy()

@@ -5,7 +5,7 @@
     features     (n, d)             float32
     E            (n, t)             float64, for every extra E of `rnc.run.predictions`
 
-Predictions are float64 as those of `Regressor.predict`, since in float32 a date loses its minutes.
+Predictions are float64 as those of `Regressor`, since in float32 a date loses its minutes.
 The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
 `input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
 """

@@ -38,10 +38,10 @@ def predict_run(
         skip_bad=skip_bad,
         progress=True,
     )
-    predictions = pd.DataFrame(model.predict(inputs.x), columns=list(config.target_names))
+    predictions = pd.DataFrame(model.predict_prepared(inputs.x), columns=list(config.target_names))
     predictions.insert(0, NAME, inputs.names)
     if EXTRAS:
-        predictions = predictions.assign(**extra_columns(model, model.embed(inputs.x)))
+        predictions = predictions.assign(**extra_columns(model, model.embed_prepared(inputs.x)))
     return predictions, list(inputs.skipped)
 
 

@@ -32,7 +32,7 @@ class Validation:
     def model_error(self) -> float:
         """The error of the model's predictions; infinite if one is not finite."""
         rows = self.table.rows("val")
-        return self._error(self.model.predict(self.table.x[rows]), self.table.y[rows])
+        return self._error(self.model.predict_prepared(self.table.x[rows]), self.table.y[rows])
 
     def head_error(self, features: Tensor, targets: Tensor) -> float:
         """The error of the head on given features (n, d) for targets (n, t)."""
@@ -53,7 +53,7 @@ class Validation:
         rows, device = self.table.rows(split), self.fabric.device
         if limit is not None and len(rows) > limit:
             rows = rows[np.linspace(0, len(rows) - 1, limit).astype(int)]
-        features = torch.tensor(self.model.embed(self.table.x[rows]), device=device)
+        features = torch.tensor(self.model.embed_prepared(self.table.x[rows]), device=device)
         return features, torch.tensor(self.table.y[rows], device=device)
 
     def solve_head(self, weights: Tensor | None) -> tuple[float, float]:
