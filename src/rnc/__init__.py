@@ -1,14 +1,11 @@
 """Rank-N-Contrast: deep regression with representations that keep the order of the labels.
 
-The names below are the public ones; docs/api.md says what each does and which are stable. The loss
-costs torch alone; the other names are imported when they are first used.
+The names below are the public ones; docs/api.md says what each does and which are stable. Each is
+imported when it is first used: the loss costs torch alone, and `import rnc` costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from rnc.loss import RnCLoss, rnc_loss, theory
-from rnc.loss.pairwise import circular
 
 if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
     from rnc.analyses.registry import analyse
@@ -16,6 +13,8 @@ if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
     from rnc.data.source import DataSource
     from rnc.data.table import Table, read_table, table_from_arrays
     from rnc.estimator import RnCRegressor
+    from rnc.loss import RnCLoss, rnc_loss, theory
+    from rnc.loss.pairwise import circular
     from rnc.model import Regressor, load
     from rnc.report import write_report
     from rnc.run.evaluate import evaluate
@@ -54,22 +53,28 @@ _LATER = {
     "FitConfig": ("rnc.config", "FitConfig"),
     "Record": ("rnc.training.record", "Record"),
     "Regressor": ("rnc.model", "Regressor"),
+    "RnCLoss": ("rnc.loss", "RnCLoss"),
     "RnCRegressor": ("rnc.estimator", "RnCRegressor"),
     "RunFolder": ("rnc.run.folder", "RunFolder"),
     "Table": ("rnc.data.table", "Table"),
     "analyse": ("rnc.analyses.registry", "analyse"),
+    "circular": ("rnc.loss.pairwise", "circular"),
     "evaluate": ("rnc.run.evaluate", "evaluate"),
     "export": ("rnc.run.export", "export_onnx"),
     "fit": ("rnc.run.fit", "fit"),
     "load": ("rnc.model", "load"),
     "read_table": ("rnc.data.table", "read_table"),
+    "rnc_loss": ("rnc.loss", "rnc_loss"),
     "table_from_arrays": ("rnc.data.table", "table_from_arrays"),
+    "theory": ("rnc.loss", "theory"),
     "write_report": ("rnc.report", "write_report"),
 }
-"""Where the other names are: module and name."""
+"""Where the names are: module and name."""
 
 
 def __getattr__(name: str) -> Any:
+    if name == "loss":  # the package, as in rnc.loss.theory, without an import of its own
+        return import_module("rnc.loss")
     if name not in _LATER:
         raise AttributeError(f"module 'rnc' has no attribute {name!r}")
     module, attribute = _LATER[name]

@@ -1,11 +1,16 @@
 """The command `rnc`: translation only. Flags become a FitConfig, records become a progress bar.
 
-One file for each group of commands. A command imports what it needs when it runs, so that
-`rnc --help` answers at once.
+One file for each group of commands. A command imports what it needs when it runs, and the flags
+that FitConfig gives it are made when it is called, so that `rnc --help` answers at once.
 """
 
-import typer
+from collections.abc import Callable
+from typing import Annotated, Any
 
+import typer
+from typer.core import TyperGroup
+
+import rnc
 from rnc.cli.data import DataFlags
 from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
@@ -13,21 +18,64 @@ from rnc.cli.fit import demo, fit
 from rnc.cli.flags import with_flags
 from rnc.cli.paper import compare, reproduce
 from rnc.cli.search import search
-from rnc.config import FitConfig
+
+_START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    _START: (demo, fit, predict),
+    _USE: (evaluate, report, export),
+    _RESEARCH: (search, compare, reproduce),
+}
+_TRAINING: dict[str, Callable[..., None]] = {
+    command.__name__: command for command in (fit, search, compare, reproduce)
+}
+"""Commands with a flag per field of FitConfig, whose import costs seconds."""
+
+
+class _Commands(TyperGroup):
+    """Gives a training command its flags when it is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command that the arguments name, and the arguments that are left for it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in _TRAINING:
+            from rnc.config import FitConfig
+
+            alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+            alone.command()(with_flags(_TRAINING[name], DataFlags, FitConfig))
+            command = typer.main.get_command(alone)
+        return name, command, rest
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="""Deep regression whose representations keep the order of the labels.
-
-    Start with `rnc demo`, then `rnc fit table.csv --target price --out runs/price`.""",
 )
-for command in (demo, fit, predict, evaluate, report, export, search, compare, reproduce):
-    trains_on_data = command in (fit, search, compare, reproduce)
-    app.command()(with_flags(command, *((DataFlags, FitConfig) if trains_on_data else ())))
-app.add_typer(datasets, name="datasets")
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(with_flags(command))
+app.add_typer(datasets, name="datasets", rich_help_panel=_RESEARCH)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rnc {rnc.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="show the version"),
+    ] = False,
+) -> None:
+    """Deep regression whose representations keep the order of the labels.
+
+    Start with `rnc demo`, then `rnc fit table.csv --target price --out runs/price`.
+    """
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ import typer
 
 from rnc.cli.flags import Images, SkipBad, pair, value_of
 from rnc.cli.terminal import console
-from rnc.config import FitConfig
 
 if TYPE_CHECKING:
+    from rnc.config import FitConfig
     from rnc.data import Table
     from rnc.data.datasets.dataset import Dataset
     from rnc.data.source import DataSource
@@ -52,7 +52,7 @@ class DataFlags:
     ] = None
 
 
-def read_source(flags: DataFlags, config: FitConfig) -> tuple["Table", "DataSource"]:
+def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSource"]:
     """The data, and what config.json says so that they can be read again."""
     source = source_of(flags)
     table = source.read(config.image_size)

@@ -10,7 +10,6 @@ from rich.table import Table as RichTable
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import Seeds, take
 from rnc.cli.terminal import GOES_ON, bar, console, friendly, print_scores, typed_command
-from rnc.config import FitConfig
 
 
 def demo(
@@ -69,6 +68,7 @@ def fit(
     The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
     encoder. --preset quick is for a first look.
     """
+    from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
     from rnc.report import write_report
     from rnc.run.fit import fit_run

@@ -25,7 +25,7 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
 
     An annotation, of a field or of the command itself, holds the help as text, or a parameter of
     typer's. A parameter that the command has by the name of a field takes its place, with a default
-    and a help text of its own.
+    and a help text of its own, and with the field's type.
     """
     flags = {}
     for name, own in inspect.signature(command).parameters.items():
@@ -42,7 +42,10 @@ def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., Non
                 default=inspect.Parameter.empty if required else field.default,
                 annotation=_annotation(field.name, hints[field.name]),
             )
-            flags.setdefault(field.name, flag)
+            own = flags.setdefault(field.name, flag)
+            if own is not flag and get_origin(own.annotation) is Annotated:
+                kind, note = get_args(flag.annotation)[0], get_args(own.annotation)[1]
+                flags[field.name] = own.replace(annotation=Annotated[kind, note])
     command.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: flag.annotation for name, flag in flags.items()}
     return command

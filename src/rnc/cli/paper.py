@@ -11,16 +11,16 @@ from rich.console import Console
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import Seeds, take, typed_fields
 from rnc.cli.terminal import GOES_ON, console, friendly, records_bar, typed_command
-from rnc.config import FitConfig, Preset
 
 if TYPE_CHECKING:
+    from rnc.config import FitConfig
     from rnc.experiments import Data
 
 _DIGITS = "digits"
 _SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
 _SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
 
-PresetFlag = Annotated[Preset, "paper: 400 epochs; quick: a first look"]
+PresetFlag = Annotated[str, "paper: 400 epochs; quick: a first look"]
 End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
 
 
@@ -45,16 +45,18 @@ def compare(
     with one encoder, rate and number of epochs. On the digits it takes about eight minutes on a
     CPU. Runs that are finished are not trained again.
     """
+    from rnc.config import FitConfig
     from rnc.experiments.comparison import NAME, compare
     from rnc.experiments.write import table
 
     with friendly(GOES_ON), records_bar() as show:
-        fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
+        config = take({**options, "preset": preset}, FitConfig)
+        fit = _fit_fields(context, config)
         rows = compare(
             _read(take({**options, "source": source}, DataFlags), FitConfig(**fit)),
             out,
             seeds=seeds,
-            preset=preset,
+            preset=config.preset,
             fit=fit,
             end2end_lr=end2end_lr,
             command=typed_command(),
@@ -101,23 +103,25 @@ def reproduce(
 
     Runs that are finished are not trained again, whichever table they were trained for.
     """
+    from rnc.config import FitConfig
     from rnc.experiments.paper import reproduce, result_names
 
     with friendly(GOES_ON), records_bar() as show:
         result_names(name)  # before data are read, which may take long
-        fit = _fit_fields(context, take({**options, "preset": preset}, FitConfig))
-        flags, config = take({**options, "source": source}, DataFlags), FitConfig(**fit)
-        data = _read(_with_subgroup(flags, nuisance), config, has_other=other is not None)
+        config = take({**options, "preset": preset}, FitConfig)
+        fit = _fit_fields(context, config)
+        flags, typed = take({**options, "source": source}, DataFlags), FitConfig(**fit)
+        data = _read(_with_subgroup(flags, nuisance), typed, has_other=other is not None)
         if nuisance is not None:
             data = dataclasses.replace(data, nuisance=nuisance)
         if other is not None:
-            data = data.with_other(_read_second(flags, other, other_root, config, data))
+            data = data.with_other(_read_second(flags, other, other_root, typed, data))
         reproduce(
             name,
             data,
             out,
             seeds=seeds,
-            preset=preset,
+            preset=config.preset,
             fit=fit,
             end2end_lr=end2end_lr,
             command=typed_command(),
@@ -126,7 +130,7 @@ def reproduce(
         )
 
 
-def _fit_fields(context: typer.Context, config: FitConfig) -> dict[str, Any]:
+def _fit_fields(context: typer.Context, config: "FitConfig") -> dict[str, Any]:
     """The fields that the user typed: the data and the preset choose the others."""
     fit = typed_fields(context, config)
     if set_twice := [name for name in _SET_BY_TABLE if name in fit]:
@@ -138,7 +142,7 @@ def _fit_fields(context: typer.Context, config: FitConfig) -> dict[str, Any]:
     return fit
 
 
-def _read(flags: DataFlags, config: FitConfig, *, has_other: bool = False) -> "Data":
+def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> "Data":
     """The data that the flags name; with has_other, columns may be meant for a second file."""
     from rnc.data.datasets.registry import DATASETS
     from rnc.experiments.data import Data
@@ -165,7 +169,7 @@ def _read(flags: DataFlags, config: FitConfig, *, has_other: bool = False) -> "D
 
 
 def _read_second(
-    flags: DataFlags, other: str, root: Path | None, config: FitConfig, first: "Data"
+    flags: DataFlags, other: str, root: Path | None, config: "FitConfig", first: "Data"
 ) -> "Data":
     """The data to transfer to: a file has the columns of the first, a dataset its own."""
     from rnc.data.datasets.registry import DATASETS

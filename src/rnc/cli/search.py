@@ -12,7 +12,6 @@ from rich.table import Table as RichTable
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import pair, take, typed, value_of
 from rnc.cli.terminal import console, friendly, steps_bar
-from rnc.config import FitConfig
 
 if TYPE_CHECKING:
     from rnc.search import Choice, Range, Trial
@@ -67,6 +66,7 @@ def search(
     command continues a study; with --storage, the same command on other machines shares its work,
     and the trial of a machine that dies is done again.
     """
+    from rnc.config import FitConfig
     from rnc.search import check_space
     from rnc.search import search as run_search
 
@@ -133,6 +133,8 @@ def _short(value: Any) -> str:
 def _print_study(out: Path, flags: DataFlags) -> None:
     """The best trials, and the command that trains the best."""
     import pandas as pd  # type: ignore[import-untyped]
+
+    from rnc.config import FitConfig
 
     frame = pd.read_csv(out / "trials.csv")
     if not (out / "best.json").exists():

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from rnc.config import FitConfig, Optimizer
@@ -24,6 +23,9 @@ from rnc.training.batches import Batches, Picked, seed_of
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
 from rnc.training.record import Record
+
+if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
+    from lightning.fabric import Fabric
 
 QUICK_PROBES = 10
 """How many times the encoder of a stage without validation is probed."""
@@ -51,11 +53,13 @@ class Stage:
     """Targets and `views` -> the lowest value that the loss can take."""
 
 
-def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
+def make_fabric(config: FitConfig, *, own: bool = False) -> "Fabric":
     """Fabric for the device and precision asked for, in one process or under torchrun.
 
     With `own`, the encoder is the caller's own and may have parameters that it does not use.
     """
+    from lightning.fabric import Fabric
+
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
         raise RuntimeError(
@@ -82,7 +86,7 @@ def make_fabric(config: FitConfig, *, own: bool = False) -> Fabric:
 
 
 def run_stage(
-    fabric: Fabric,
+    fabric: "Fabric",
     model: Regressor,
     objective: Objective,
     stage: Stage,
@@ -159,7 +163,7 @@ class _EpochRunner:
 
     def __init__(
         self,
-        fabric: Fabric,
+        fabric: "Fabric",
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         stage: Stage,

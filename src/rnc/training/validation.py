@@ -1,10 +1,10 @@
 """How good a model is on the validation rows, and heads solved on its features."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from lightning.fabric import Fabric
 from torch import Tensor
 
 from rnc.data.table import Table
@@ -12,6 +12,9 @@ from rnc.loss.pairwise import Pairwise
 from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
 from rnc.training.probe import probe_error, solve_head
+
+if TYPE_CHECKING:  # takes seconds to import
+    from lightning.fabric import Fabric
 
 PROBED_ROWS = 1024
 """How many rows of a split a quick probe of an encoder uses."""
@@ -24,7 +27,7 @@ class Validation:
     """
 
     def __init__(
-        self, fabric: Fabric, model: Regressor, table: Table, label_distance: str | Pairwise
+        self, fabric: "Fabric", model: Regressor, table: Table, label_distance: str | Pairwise
     ) -> None:
         self.fabric, self.model, self.table = fabric, model, table
         self.measure = error_measure(label_distance)

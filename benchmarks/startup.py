@@ -1,0 +1,65 @@
+"""How long doors take to open: a command's help, an import; in seconds and in imports of torch.
+
+python benchmarks/startup.py --out benchmarks/results/startup.csv
+python benchmarks/startup.py --source ../older/src --label before --out ...    # another checkout
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from results_file import append_rows
+
+DOORS = {
+    "import torch": ["-c", "import torch"],
+    "import rnc": ["-c", "import rnc"],
+    "rnc --version": ["-m", "rnc.cli", "--version"],
+    "rnc --help": ["-m", "rnc.cli", "--help"],
+    "rnc fit --help": ["-m", "rnc.cli", "fit", "--help"],
+    "from rnc import RnCLoss": ["-c", "from rnc import RnCLoss"],
+    "from rnc import RnCRegressor": ["-c", "from rnc import RnCRegressor"],
+    "what rnc predict imports": ["-c", "import rnc.run.predict"],
+}
+
+
+def seconds(words: list[str], source: Path, repeats: int) -> float:
+    """The shortest of some runs of Python, each in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(source)}
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=False)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def main() -> None:
+    """Print seconds and ratios, and write them as CSV."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--source", type=Path, default=Path(__file__).parent.parent / "src")
+    parser.add_argument("--label", default="after")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="CSV file to append to")
+    args = parser.parse_args()
+    found = {door: seconds(words, args.source, args.repeats) for door, words in DOORS.items()}
+    rows: list[dict[str, object]] = [
+        {
+            "hardware": f"{platform.machine()}, {os.cpu_count()} cores",
+            "version": args.label,
+            "door": door,
+            "seconds": f"{taken:.2f}",
+            "imports of torch": f"{taken / found['import torch']:.2f}",
+        }
+        for door, taken in found.items()
+    ]
+    for row in rows:
+        print(*row.values(), sep="  ")
+    append_rows(args.out, rows)
+
+
+if __name__ == "__main__":
+    main()
