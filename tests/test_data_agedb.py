@@ -33,7 +33,7 @@ def test_published_csv_gives_images_ages_persons_and_its_split(tmp_path):
     assert table.subgroup["person"][:2].tolist() == ["PersonA_van_der_X", "PersonB_van_der_X"]
     assert table.subgroup["sex"][:2].tolist() == ["m", "f"]
     assert table.split[23] == "test"  # the age that is nowhere else
-    assert table.preprocessing == {}
+    assert table.preprocessing == {"channels": 3, "fit": "crop", "side": 32}
 
 
 def test_grey_image_becomes_three_equal_channels(tmp_path):

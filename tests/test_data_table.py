@@ -144,7 +144,7 @@ def test_csv_with_images_becomes_uint8_pixels(tmp_path):
     assert table.x.dtype == np.uint8
     assert table.x[:, 0, 4, 4].tolist() == [10 * i for i in range(20)]
     assert table.names[:2].tolist() == ["00.png", "01.png"]
-    assert table.preprocessing == {}
+    assert table.preprocessing == {"channels": 3, "fit": "crop", "side": 8}
     assert counts(table) == [14, 2, 4]
 
 

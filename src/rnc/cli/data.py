@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -45,6 +45,11 @@ class DataFlags:
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     skip_bad: SkipBad = False
+    fit: Annotated[
+        Literal["crop", "pad", "stretch"],
+        "how an image becomes square: its middle, all of it with grey bars, or out of proportion",
+    ] = "crop"
+    channels: Annotated[int | None, "1: grey, 3: RGB; default: grey if all image files are"] = None
     root: Annotated[Path | None, "folder of your copy, with a dataset's name"] = None
     dataset_option: Annotated[
         list[str] | None,
@@ -58,6 +63,8 @@ def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSo
     table = source.read(config.image_size)
     if source.is_copy:  # other files are evaluated by these names
         source = dataclasses.replace(source, target=table.target_names)
+    elif "fit" in table.preprocessing:  # files that come later do not change what was decided
+        source = dataclasses.replace(source, channels=table.preprocessing["channels"])
     return table, source
 
 
@@ -81,6 +88,8 @@ def source_of(flags: DataFlags) -> "DataSource":
         subgroup_columns=tuple(flags.subgroup_column or ()),
         drop_missing=flags.drop_missing,
         skip_bad=flags.skip_bad,
+        fit=flags.fit,
+        channels=flags.channels,
     )
 
 
@@ -148,4 +157,6 @@ def describe(table: "Table") -> None:
     """Say what was read."""
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
     shape = "x".join(map(str, table.x.shape[1:]))
+    if fit := table.preprocessing.get("fit"):
+        shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"
     console.print(f"{table.kind} {shape}, {counts}, target {', '.join(table.target_names)}")

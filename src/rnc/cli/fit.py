@@ -72,6 +72,7 @@ def fit(
     from rnc.loss.distributed import is_first_process
     from rnc.report import write_report
     from rnc.run.fit import fit_run
+    from rnc.training.advice import data_warnings
 
     with friendly(f"Continue with the same command and --resume ({out})."):
         config = take(options, FitConfig)
@@ -79,6 +80,8 @@ def fit(
         describe(table)
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
+        for line in data_warnings(table, config):
+            console.print(f"Note: {line}", markup=False, highlight=False, style="yellow")
         runs = fit_run(
             table,
             config,

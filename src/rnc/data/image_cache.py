@@ -12,7 +12,7 @@ import os
 import stat
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from rnc.data.errors import DataError
-from rnc.data.images import Pixels, decode_all
+from rnc.data.images import FITS, Pixels, decode_all
 from rnc.files import write_text
 
 _VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
@@ -45,6 +45,22 @@ class Decoding(NamedTuple):
     skip_bad: bool
     cache: str | Path | None
     progress: bool
+    fit: str = "crop"
+    channels: int | None = 3
+    """None: as the files are."""
+
+    def as_fitted(self, preprocessing: Mapping[str, Any]) -> "Decoding":
+        """The same, for a model with this preprocessing; an older one lacks what is usual."""
+        return self._replace(
+            image_size=preprocessing.get("side", self.image_size),
+            fit=preprocessing.get("fit", "crop"),
+            channels=preprocessing.get("channels", 3),
+        )
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """What new files need to be decoded in the same way, as JSON types."""
+        return {"channels": self.channels, "fit": self.fit, "side": self.image_size}
 
 
 def load_images(
@@ -52,18 +68,22 @@ def load_images(
     side: int,
     *,
     channels: int = 3,
+    fit: str = "crop",
     cache: Path | None = None,
     progress: bool = False,
 ) -> Decoded:
     """Decode images, or take them from the cache where the files have not changed.
 
-    `cache` is a path without its suffix; each set of files needs its own. With None, the pixels are
+    `cache` is a path without its suffix; each set of files, side, number of channels and fit needs
+    its own. With None, the pixels are
     kept in memory only.
     """
     if not isinstance(side, int) or side < 1:
         raise DataError(f"image_size must be a whole number of pixels >= 1; got {side!r}.")
     if channels not in (1, 3):
         raise DataError(f"Image files have 3 channels (RGB) or 1 (grey); got channels={channels}.")
+    if fit not in FITS:
+        raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
     stamps = [_stamp(file) for file in files]
     old = _Cache.read(cache, side, channels) if cache is not None else None
     if old is not None and stamps == old.stamps:
@@ -71,7 +91,7 @@ def load_images(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        pixels = _pixels(stamps, old, side, channels, progress)
+        pixels = _pixels(stamps, old, side, channels, fit, progress)
         if cache is None:
             return _into_memory(pixels, len(files), side, channels)
         try:
@@ -90,12 +110,12 @@ def default_cache() -> Path:
 
 
 def _pixels(
-    stamps: "list[_Stamp]", old: "_Cache | None", side: int, channels: int, progress: bool
+    stamps: "list[_Stamp]", old: "_Cache | None", side: int, channels: int, fit: str, progress: bool
 ) -> Iterator[Pixels | str]:
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp not in known]
-    with closing(decode_all(changed, side, channels, "crop", progress)) as fresh:
+    with closing(decode_all(changed, side, channels, fit, progress)) as fresh:
         for stamp in stamps:
             yield old.x[known[stamp]] if old is not None and stamp in known else next(fresh)
 

@@ -44,7 +44,7 @@ Pixels = NDArray[np.uint8]
 
 def decode(file: Path, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
     """One image file as an upright square: (c, side, side)."""
-    with Image.open(file, formats=_formats()) as image:
+    with Image.open(file, formats=readable_formats()) as image:
         image.draft(None, (2 * side, 2 * side))  # large JPEGs: decode at a fraction of the size
         return square(image, side, channels, fit)
 
@@ -130,9 +130,7 @@ def decode_all(
     """
     columns = (*Progress.get_default_columns()[:3], MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True, quiet=not progress), disable=not progress)
-    # On Linux, the processors that this process may use.
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    with ThreadPoolExecutor(workers or 1) as pool, bar:
+    with ThreadPoolExecutor(reader_threads()) as pool, bar:
         task = bar.add_task("Decoding images", total=len(files))
         for start in range(0, len(files), _BLOCK):
             block = files[start : start + _BLOCK]
@@ -145,7 +143,13 @@ def decode_all(
                 yield from results
 
 
-def _formats() -> list[str]:
+def reader_threads() -> int:
+    """How many threads read files: on Linux, the processors that this process may use."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return found or 1
+
+
+def readable_formats() -> list[str]:
     """What Pillow reads, the usual first, less EPS, which runs another program."""
     Image.init()
     usual = ("JPEG", "PNG", "WEBP")

@@ -15,6 +15,7 @@ from rnc.data.errors import DataError, unusable
 from rnc.data.features import apply_features, text_columns
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
+from rnc.data.survey import survey
 
 
 class Skipped(NamedTuple):
@@ -56,7 +57,8 @@ def read_inputs(
         kind: that of the Table.
         images: the folder that file names in a table are relative to; the table's own by default.
         image_column: as for `read_table`.
-        image_size: side of the images in pixels, as for `read_table`.
+        image_size: side of the images in pixels, as for `read_table`, where the preprocessing of
+            an older version does not say it.
         skip_bad: leave out images that cannot be used, instead of raising.
         cache: as for `read_table`.
         progress: show a bar while images are decoded.
@@ -83,7 +85,8 @@ def read_inputs(
             return Inputs(x, frame.index.to_numpy().astype(str))
         folder = path.parent if images is None else Path(images)
         rows = ImageRows.of(frame, image_column, (), folder, place)
-    pixels, bad = rows.load(Decoding(image_size, skip_bad, cache, progress), preprocessing)
+    decoding = Decoding(image_size, skip_bad, cache, progress).as_fitted(preprocessing)
+    pixels, bad = rows.load(decoding)
     names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
     return Inputs(pixels, names, rows.skipped(bad))
 
@@ -122,6 +125,22 @@ def inputs_from_arrays(
         raise DataError(f"{trained} {channels} channels; x has {shape[1]}: {shape}.")
     prepare = sources.as_signals if kind == "signal" else sources.as_pixels
     return Inputs(prepare(x, place), names)
+
+
+def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
+    """What two preparations must share: without what the shape of x says, and what is usual.
+
+    >>> essential({"channels": 3, "fit": "crop", "side": 256}, "image")
+    {}
+    """
+    if kind != "image":
+        return preprocessing
+    usual = {"channels": 3, "fit": "crop"}
+    return {
+        name: value
+        for name, value in preprocessing.items()
+        if name not in ("side", "shape") and usual.get(name) != value
+    }
 
 
 @dataclass(frozen=True)
@@ -177,15 +196,26 @@ class ImageRows:
             rows=None if self.rows is None else [self.rows[i] for i in kept],
         )
 
-    def load(self, decoding: Decoding, preprocessing: dict[str, Any]) -> Decoded:
+    def survey(self, decoding: Decoding) -> tuple[Decoding, tuple[str, ...]]:
+        """How to decode the files, by what they are like, and what a user should know of it."""
+        found = survey(self.files)
+        note = found.note() if decoding.fit == "crop" else None
+        if decoding.channels is None:
+            decoding = decoding._replace(channels=1 if found.grey else 3)
+        return decoding, () if note is None else (note,)
+
+    def load(self, decoding: Decoding) -> Decoded:
         """Pixels of the good images; bad ones are an error unless they may be skipped."""
-        side, skip_bad, cache, progress = decoding
-        channels = preprocessing.get("channels", 3)
+        side, skip_bad, cache, progress, fit, channels = decoding
+        assert channels is not None
         entry = None
         if cache is not None:
-            token = blake2b(f"{self.identity}\n{channels}".encode(), digest_size=8).hexdigest()
+            key = f"{self.identity}\n{channels}" + ("" if fit == "crop" else f"\n{fit}")
+            token = blake2b(key.encode(), digest_size=8).hexdigest()
             entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
-        x, bad = load_images(self.files, side, channels=channels, cache=entry, progress=progress)
+        x, bad = load_images(
+            self.files, side, channels=channels, fit=fit, cache=entry, progress=progress
+        )
         bad |= {i: "no file name" for i in bad if not self.names[i]}
         if not bad or (skip_bad and len(x) > 0):
             return Decoded(x, bad)

@@ -39,6 +39,8 @@ class DataSource:
     split_seed: int = 0
     drop_missing: bool = False
     skip_bad: bool = False
+    fit: str = "crop"
+    channels: int | None = None
     dataset: str | None = None
     """The name of the dataset, if there is one."""
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
@@ -46,9 +48,12 @@ class DataSource:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "DataSource":
-        """The source that config.json describes; what an older version left out is the default."""
+        """The source that config.json describes; what an older version left out is the default.
+
+        Older versions read all image files as RGB.
+        """
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
-        return cls(**fields)
+        return cls(**({} if fields.get("dataset") else {"channels": 3}) | fields)
 
     def to_json(self) -> dict[str, Any]:
         """The fields that matter for this source, as config.json keeps them."""
@@ -68,8 +73,9 @@ class DataSource:
         Decoded images are kept in the user's cache.
         `preprocessing` is that of the fitted model, for other data than those it was fitted on.
         """
+        fit = self.fit if preprocessing is None else preprocessing.get("fit", "crop")
         decoding: dict[str, Any] = {
-            "image_size": stored_side(image_size),
+            "image_size": stored_side(image_size, fit),
             "cache": default_cache(),
             "progress": True,
         }
@@ -81,6 +87,9 @@ class DataSource:
         return read_table(self.source, **fields, **decoding, preprocessing=preprocessing)
 
 
-def stored_side(image_size: int) -> int:
-    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224."""
-    return round(image_size * 8 / 7)
+def stored_side(image_size: int, fit: str = "crop") -> int:
+    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224.
+
+    With fit "pad" or "stretch" it is what the encoder sees, so that `eval_view` cuts off nothing.
+    """
+    return round(image_size * 8 / 7) if fit == "crop" else image_size

@@ -23,7 +23,7 @@ from rnc.data import sources
 from rnc.data.errors import DataError, first_few
 from rnc.data.features import apply_features, choose_columns, fit_features, text_columns
 from rnc.data.image_cache import Decoding
-from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
+from rnc.data.inputs import ImageRows, Skipped, essential, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.splits import SPLITS, check_filled
 
@@ -50,11 +50,13 @@ class Table:
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Further columns, for scores per value and for colours."""
     preprocessing: dict[str, Any] = field(default_factory=dict)
-    """What `read_inputs` needs to prepare new data; JSON holds it. Empty for RGB images."""
+    """What `read_inputs` needs to prepare new data; JSON holds it."""
     skipped: tuple[Skipped, ...] = ()
     """Rows that were left out, and why."""
     raw: pd.DataFrame | None = None
     """The feature columns as they were before preprocessing, n rows; None for other kinds."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how the data were read."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
@@ -90,7 +92,7 @@ class Table:
             "kind": self.kind,
             "shape": self.x.shape,
             "targets": self.target_names,
-            "preprocessing": self.preprocessing,
+            "preprocessing": essential(self.preprocessing, self.kind),
             "subgroups": sorted(self.subgroup),
         }
         digest = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16)
@@ -118,6 +120,8 @@ def read_table(
     drop_missing: bool = False,
     skip_bad: bool = False,
     image_size: int = 224,
+    fit: str = "crop",
+    channels: int | None = None,
     cache: str | Path | None = None,
     progress: bool = False,
     preprocessing: dict[str, Any] | None = None,
@@ -147,6 +151,9 @@ def read_table(
         drop_missing: leave out rows without a target, instead of raising.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
+        fit: how an image file becomes a square: "crop" keeps its middle, "pad" adds mid-grey bars,
+            "stretch" changes its proportions.
+        channels: 3 makes image files RGB, 1 grey; None makes them grey if all of them are.
         cache: folder for decoded images; None keeps them in memory.
         progress: show a bar while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
@@ -183,8 +190,11 @@ def read_table(
     )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
-        decoding = Decoding(image_size, skip_bad, cache, progress)
-        return decoded_table(x, labels, decoding, preprocessing)
+        decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels)
+        if fitted:
+            return decoded_table(x, labels, decoding, preprocessing)
+        decoding, notes = x.survey(decoding)
+        return decoded_table(x, labels, decoding, notes=notes)
     return _prepared(x, labels, preprocessing, place)
 
 
@@ -255,14 +265,17 @@ def decoded_table(
     labels: LabelColumns,
     decoding: Decoding,
     preprocessing: dict[str, Any] | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Table:
     """The table of rows that name an image file each, without those that cannot be read."""
-    fitted = preprocessing or {}
-    pixels, bad = rows.load(decoding, fitted)
+    if preprocessing is not None:
+        decoding = decoding.as_fitted(preprocessing)
+    pixels, bad = rows.load(decoding)
     labels = labels.without(bad, rows.skipped(bad))
     if bad and preprocessing is None:
         check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")
-    return Table(pixels, kind="image", preprocessing=fitted, **vars(labels))
+    prepared = decoding.preprocessing if preprocessing is None else preprocessing
+    return Table(pixels, kind="image", preprocessing=prepared, notes=notes, **vars(labels))
 
 
 def _prepared(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rnc.config import FitConfig
 from rnc.data.errors import DataError, first_few
+from rnc.data.inputs import essential
 from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
@@ -267,8 +268,8 @@ def _check_inputs(model: Regressor, table: Table) -> None:
             f"The model sees samples of shape {config.input_shape}; those of the table have "
             f"{shape}, of raw shape {table.x.shape[1:]}."
         )
-    fitted = config.preprocessing and table.preprocessing
-    if fitted and config.preprocessing != table.preprocessing:
+    before, now = (essential(p, table.kind) for p in (config.preprocessing, table.preprocessing))
+    if before and now and before != now:
         raise DataError(
             "The table was not prepared as the model's training data were: read it with "
             "preprocessing=model.config.preprocessing."

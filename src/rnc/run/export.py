@@ -208,14 +208,22 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
     return constants, [
         "Start from pixels from 0 to 255, (channels, height, width), turned upright as the EXIF "
         "orientation says; 3 channels are RGB, 1 is grey.",
-        "Of an image file, scale the middle square to short_side x short_side (in training, by "
-        "Pillow's BICUBIC). Go on as with an array:",
+        f"Of an image file, {_FILES[model.config.preprocessing.get('fit', 'crop')]} (in training, "
+        "by Pillow's BICUBIC). Go on as with an array:",
         "Pixels of exactly size x size are used whole. Scale any others, bilinear with "
         "antialiasing, so that the short side is short_side and the long side "
         "floor(short_side * long / short), and cut out size x size from row "
         "round((height - size) / 2) and column round((width - size) / 2) on, halves to even.",
         "Divide by 255; of every channel, subtract mean and divide by std.",
     ]
+
+
+_FILES = {
+    "crop": "scale the middle square to short_side x short_side",
+    "pad": "scale the long side to side, and put the picture in the middle of side x side pixels "
+    "of the value 128",
+    "stretch": "scale all of it to side x side",
+}
 
 
 def _signal(model: Regressor) -> tuple[dict[str, Any], list[str]]:

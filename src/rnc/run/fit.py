@@ -17,6 +17,7 @@ from torch import Tensor
 import rnc
 from rnc.analyses.standard import write_standard_analyses
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.inputs import essential
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import read_tensors, sweep
@@ -147,6 +148,8 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
     theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
     for what in ("kind", "encoder", "input_shape", "preprocessing"):
         a, b = getattr(theirs, what), getattr(ours, what)
+        if what == "preprocessing":
+            a, b = essential(a, theirs.kind), essential(b, ours.kind)
         if a != b:
             shown = "" if what == "preprocessing" else f": {a} there, {b} here"
             raise ValueError(

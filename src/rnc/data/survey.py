@@ -1,0 +1,73 @@
+"""What image files are like, by their headers, before any is decoded."""
+
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from rnc.data.images import readable_formats, reader_threads
+
+_SURVEYED = 1000  # headers that stand for all
+_NOTABLE = 0.1  # share of the area, and of the files, below which a cut needs no word
+
+
+class Survey(NamedTuple):
+    """What the headers say; files that cannot be read do not count."""
+
+    grey: bool = False
+    """Whether every file is grey."""
+    clipped: float = 0.0
+    """Share of the files that lose more than a tenth of their area by fit "crop"."""
+    lost: float = 0.0
+    """Share of their area that these lose, on average."""
+
+    def note(self) -> str | None:
+        """What a user should know about fit "crop" on these files, if they lose much by it."""
+        if self.clipped < _NOTABLE:
+            return None
+        return (
+            f"{self.clipped:.0%} of the images are not square: --fit crop keeps the middle square "
+            f"and cuts off {self.lost:.0%} of their area, on average. --fit pad or --fit stretch "
+            "keeps all of it."
+        )
+
+
+def survey(files: Sequence[Path]) -> Survey:
+    """Look at up to 1,000 files, and at the others only while all of them are grey."""
+    chosen = np.unique(np.linspace(0, len(files) - 1, _SURVEYED).astype(int))
+    rest = np.setdiff1d(np.arange(len(files)), chosen)
+    with warnings.catch_warnings(), ThreadPoolExecutor(reader_threads()) as pool:
+        warnings.simplefilter("ignore")  # decoding will report what is wrong
+        headers = [found for found in pool.map(_header, (files[i] for i in chosen)) if found]
+        grey = bool(headers) and all(map(_is_grey, headers))
+        for start in range(0, len(rest) if grey else 0, _SURVEYED):
+            found = pool.map(_header, (files[i] for i in rest[start : start + _SURVEYED]))
+            grey = all(header is None or _is_grey(header) for header in found)
+            if not grey:
+                break
+    cuts = np.array([1 - min(header.size) / max(header.size) for header in headers])
+    clipped = cuts > _NOTABLE
+    if not clipped.any():
+        return Survey(grey)
+    return Survey(grey, float(clipped.mean()), float(cuts[clipped].mean()))
+
+
+class _Header(NamedTuple):
+    mode: str
+    size: tuple[int, int]
+
+
+def _header(file: Path) -> _Header | None:
+    try:
+        with Image.open(file, formats=readable_formats()) as image:
+            return _Header(image.mode, image.size)
+    except Exception:  # what a broken file makes Pillow raise is not limited to a few
+        return None
+
+
+def _is_grey(header: _Header) -> bool:
+    return header.mode in ("1", "L", "LA", "La", "F") or header.mode.startswith("I")
