@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from rnc.cli.flags import Folder, Images, SkipBad
-from rnc.cli.terminal import console, friendly, print_scores, steps_bar
+from rnc.cli.terminal import console, friendly, print_answer, print_scores, steps_bar
 
 
 def predict(
@@ -85,7 +85,9 @@ def evaluate(
 
     with friendly():
         if not analyses:
-            print_scores(run if data is None else evaluate_other(run, data, images, out))
+            where = run if data is None else evaluate_other(run, data, images, out)
+            print_scores(where)
+            print_answer(where, run)
             return
         if data is not None and "transfer" not in analyses:
             raise ValueError(

@@ -9,7 +9,15 @@ from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import Seeds, take
-from rnc.cli.terminal import GOES_ON, bar, console, friendly, print_scores, typed_command
+from rnc.cli.terminal import (
+    GOES_ON,
+    bar,
+    console,
+    friendly,
+    print_answer,
+    print_scores,
+    typed_command,
+)
 
 
 def demo(
@@ -98,3 +106,4 @@ def fit(
         if is_first_process():
             print_scores(out)
             Console().print(f"Report: {write_report([out])}")
+            print_answer(out)

@@ -103,13 +103,23 @@ def _numbers(record: "Record") -> str:
 
 
 def print_scores(folder: Path) -> None:
-    """The scores of a finished run, or of an evaluation."""
+    """The scores of a finished run, or of an evaluation, in words."""
+    from rnc.metrics import score_words
     from rnc.run.folder import RunFolder
 
-    scores = RunFolder(folder).scores
     table = RichTable("score", "value")
-    for name, value in scores.get("test", {}).items():
-        table.add_row(name, f"{value:.4g}")
+    for name, value in RunFolder(folder).scores.get("test", {}).items():
+        table.add_row(score_words(name), f"{value:.4g}")
     Console().print(table)
-    for scheme, error in sorted(scores.get("auto", {}).items(), key=lambda item: item[1]):
-        Console().print(f"{scheme}: validation error {error:.4g}")
+
+
+def print_answer(folder: Path, run: Path | None = None) -> None:
+    """What to tell first about a run, or an evaluation of it, as the last thing on the screen."""
+    from rnc.run.answer import answer
+    from rnc.run.folder import RunFolder
+
+    run = run or folder
+    told = answer(RunFolder(folder).scores, RunFolder(run).config, str(run))
+    plain = Console(soft_wrap=True, highlight=False)
+    for sentence in (*told.details, told.headline):
+        plain.print(sentence, markup=False)

@@ -171,6 +171,7 @@ class Store:
             encoder_weights=weights,
             encoder_records=records,
             objective=None if run.own is None else run.own.loss,
+            boosting=False,  # it would be the same for every run of a plan
         )
         for record in epochs:
             show(record)

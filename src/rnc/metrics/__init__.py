@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.loss import pairwise
+from rnc.metrics.words import score_words as score_words
 
 Values = Tensor | NDArray[Any]
 """What the metrics take: (n,) or (n, t)."""

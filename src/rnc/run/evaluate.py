@@ -9,7 +9,12 @@ The scores, as scores.json has them:
      "readable": {column: accuracy or R2},                                   likewise
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
-The first key is the name of the split. A score that is not defined is left out.
+The first key is the name of the split. A score that is not defined is left out. `rnc fit` adds
+
+     "validation_error": the lowest one,
+     "auto": {scheme: its validation error}, "kept": scheme            with scheme auto
+     "training": {"updates": ..., "enough": ..., "why": ...}           see `rnc.run.enough`
+     "baselines": {"median": {"mae": ...}, "boosting": {"mae": ...}}   see `rnc.run.baselines`
 """
 
 import math

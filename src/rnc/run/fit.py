@@ -24,6 +24,8 @@ from rnc.files import read_tensors, sweep
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
+from rnc.run.baselines import baselines
+from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.checkpoint import ENCODER_FILE, read_stage
@@ -92,12 +94,14 @@ def fit_run(
     encoder_weights: Mapping[str, Tensor] | None = None,
     encoder_records: Sequence[Record] = (),
     objective: PairLoss | None = None,
+    boosting: bool = True,
 ) -> Iterator[Record]:
     """`fit` step by step: one Record per epoch; the run folder is finished after the last.
 
     Beside the arguments of `fit` there are `command`, what the user typed, for the report;
     `encoder_weights`, an encoder to take as `train` does, which a resumed run needs again; and
-    `encoder_records` of the epochs that trained it, for history.csv: they are not yielded.
+    `encoder_records` of the epochs that trained it, for history.csv: they are not yielded; and
+    `boosting`, whether to train scikit-learn's beside a table, to compare with.
     """
     if objective is not None:
         config = replace(config, objective="own")
@@ -134,6 +138,9 @@ def fit_run(
         model.save(out, entries)
         evaluation = evaluate_run(model, table, config)
         evaluation.scores.update(_validation(records, config))
+        kept, rows = evaluation.scores.get("kept"), len(table.rows("train"))
+        evaluation.scores["training"] = training_length(records, config, rows, kept)
+        evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
         write_evaluation(evaluation, out)
         write_standard_analyses(RunFolder(out))
 
@@ -179,7 +186,7 @@ def _same_source(run: RunFolder, encoder_from: Path | None) -> Path | None:
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
-    """The best validation error of the run, and with scheme auto that of every scheme."""
+    """The best validation error of the run; with scheme auto that of each, and which was kept."""
     best: dict[str, float] = {}
     last = records[-1].stage if records else ""
     for record in records:
@@ -190,7 +197,7 @@ def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
             best[scheme] = min(record.val_error, best.get(scheme, float("inf")))
     if not best:
         return {}
-    auto = {"auto": best} if config.scheme == "auto" else {}
+    auto = {"auto": best, "kept": kept_scheme(best)} if config.scheme == "auto" else {}
     return {"validation_error": min(best.values()), **auto}
 
 

@@ -8,6 +8,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from rnc.data.inputs import Skipped, read_inputs
 from rnc.data.source import stored_side
 from rnc.model import ModelConfig, Regressor
+from rnc.run.baselines import guess_errors
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.run.predictions import EXTRAS, NAME, extra_columns
@@ -67,6 +68,10 @@ def evaluate_other(
     config = run.model.config
     table = source.read(_view_size(config), config.preprocessing)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
+    if run.train_targets is not None:
+        truth = table.y[table.rows("test")]
+        guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)
+        evaluation.scores["baselines"] = {"median": guess}
     out = out or folder / f"evaluation-{data.stem}"
     write_evaluation(evaluation, out)
     return out

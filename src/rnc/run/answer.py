@@ -1,0 +1,98 @@
+"""The answer of a run in a line: its error, and what it must beat.
+
+A pure function of what the run folder holds, for the end of `rnc fit` and the top of a report.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# The error that suits the label distance: key in scores.json, its name, unit, what one guesses.
+_MEASURES = (
+    ("angular_error", "mean angle", " degrees", "the mean direction"),
+    ("circular_error", "the shorter way round", "", "the same value always"),
+    ("mae", "MAE", "", "the median"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What to tell first about a run."""
+
+    headline: str
+    """The error, and those of the baselines: one line."""
+    details: tuple[str, ...]
+    """Further sentences: which scheme stayed, the errors per target, a training too short."""
+
+
+def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN") -> Answer:
+    """What to tell first about a run or an evaluation.
+
+    Args:
+        scores: what scores.json holds; a run of an older version has no baselines.
+        config: what config.json holds.
+        run: the run folder, as a user would type it, for the advice to go on.
+
+    >>> scores = {"test": {"mae": 2.31}, "n": {"test": 412}, "baselines": {"median": {"mae": 8.94}}}
+    >>> answer(scores, {"model": {"target_names": ["price"]}}).headline
+    'price: off by 2.31 on average (MAE, 412 test rows); guessing the median: 8.94.'
+    """
+    test = scores.get("test") or {}
+    measure = next((one for one in _MEASURES if one[0] in test), None)
+    if measure is None:
+        return Answer("There are no scores yet.", ())
+    key, name, unit, guess = measure
+    targets = list((config.get("model") or {}).get("target_names") or ["the target"])
+    rows = (scores.get("n") or {}).get("test")
+    counted = "" if rows is None else f", {rows:,} test {'row' if rows == 1 else 'rows'}"
+    over = " over all targets" if len(targets) > 1 and key == "mae" else ""
+    parts = [
+        f"{', '.join(targets)}: off by {number(test[key])}{unit} on average ({name}{over}{counted})"
+    ]
+    known = scores.get("baselines") or {}
+    titles = {"median": f"guessing {guess}", "boosting": "gradient boosting (scikit-learn)"}
+    for baseline, title in titles.items():
+        error = (known.get(baseline) or {}).get(key)
+        if error is not None:
+            better = ", which is better here" if error < test[key] else ""
+            parts.append(f"{title}: {number(error)}{better}")
+    return Answer("; ".join(parts) + ".", tuple(_details(scores, key, run)))
+
+
+def number(value: float) -> str:
+    """Three digits, and all those before the point.
+
+    >>> number(2.3149), number(45312.4), number(0.00123), number(12.0)
+    ('2.31', '45,312', '0.00123', '12.0')
+    """
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}" if abs(value) >= 0.001 or value == 0 else f"{value:.2e}"
+
+
+def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
+    details = []
+    if "kept" in scores:
+        tried = sorted((scores.get("auto") or {}).items(), key=lambda item: item[1])
+        errors = ", ".join(f"{scheme} {number(error)}" for scheme, error in tried)
+        details.append(f"Of the schemes, {scores['kept']} was kept. Validation errors: {errors}.")
+    baselines = scores.get("baselines") or {}
+    medians = (baselines.get("median") or {}).get("per_target") or {}
+    boosting = baselines.get("boosting") or {}
+    boosted = boosting.get("per_target") or {}
+    for target, own in (scores.get("per_target") or {}).items() if key == "mae" else ():
+        line = f"{target}: off by {number(own['mae'])}"
+        line += f"; the median: {number(medians[target])}" if target in medians else ""
+        line += f"; gradient boosting: {number(boosted[target])}" if target in boosted else ""
+        details.append(f"{line}.")
+    rows, learned = (scores.get("n") or {}).get("train"), boosting.get("rows")
+    if rows is not None and learned is not None and learned < rows:
+        details.append(f"Gradient boosting learned from {learned:,} of {rows:,} training rows.")
+    training = scores.get("training") or {}
+    if training.get("enough") is False:
+        advice = f" Go on with: rnc resume {run} --epochs {training.get('epochs')}"
+        details.append(
+            f"Training was short: {training.get('why')}."
+            + (advice if training.get("epochs") else "")
+        )
+    return details

@@ -1,0 +1,129 @@
+"""What a model must beat: one guess for every row, and for tables scikit-learn's boosting.
+
+Both learn from the training rows and are scored on the test rows, by the error that suits the
+label distance, as the model is. As scores.json has them:
+
+    {"median": {"mae": ...},
+     "boosting": {"mae": ..., "seconds": ..., "rows": ...}}   for tables; rows that it learned from
+
+The guess is the median of each target; on a circle the value with the lowest mean error, and for
+gaze the mean direction. "mae" is joined by "circular_error" or "angular_error" where the label
+distance has one, and by "per_target", the MAE by name, where there are several targets.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rnc.config import FitConfig
+from rnc.data.table import Table
+from rnc.loss.pairwise import circle_of, gaze_direction
+from rnc.metrics import Columns, angular_error, circular_error, mae
+
+MOST_BOOSTED_ROWS = 100_000
+MOST_CELLS = 20_000_000
+"""Rows times columns that boosting learns from at most: about a minute."""
+_CANDIDATES = 512
+
+
+def baselines(table: Table, config: FitConfig, *, boosting: bool = True) -> dict[str, Any]:
+    """The errors of both on the test rows of a table; the guess alone unless it has columns."""
+    train, test = table.rows("train"), table.rows("test")
+    truth, names = table.y[test], table.target_names
+    found = {"median": guess_errors(table.y[train], truth, names, config)}
+    if boosting and table.kind == "table":
+        started = time.perf_counter()
+        rows = _bounded(train, table.x.shape[1])
+        predicted = boosted(table.x[rows], table.y[rows], table.x[test], config)
+        seconds = round(time.perf_counter() - started, 2)
+        errors = _errors(predicted, truth, names, config)
+        found["boosting"] = {**errors, "seconds": seconds, "rows": len(rows)}
+    return found
+
+
+def guess_errors(
+    train_targets: Columns, truth: Columns, names: Sequence[str], config: FitConfig
+) -> dict[str, Any]:
+    """The errors of one guess for every row, learned from (m, t), for targets (n, t)."""
+    guess = np.broadcast_to(constant_guess(train_targets, config), truth.shape)
+    return _errors(guess, truth, names, config)
+
+
+def constant_guess(targets: Columns, config: FitConfig) -> Columns:
+    """The one prediction for every row that has about the lowest error: (m, t) -> (t,).
+
+    >>> constant_guess(np.array([[1.0], [2.0], [9.0]]), FitConfig())
+    array([2.])
+    >>> hours = np.array([[23.0], [0.0], [1.0], [12.0]])
+    >>> constant_guess(hours, FitConfig(label_distance="circular", period=24))
+    array([0.])
+    """
+    if config.label_distance == "angular":
+        x, y, z = gaze_direction(torch.from_numpy(targets)).mean(dim=0).tolist()
+        pitch, yaw = math.atan2(-y, math.hypot(x, z)), math.atan2(-x, -z)
+        return np.array([math.degrees(pitch), math.degrees(yaw)])
+    period = circle_of(config.distance)
+    if period is None:
+        return np.asarray(np.median(targets, axis=0), dtype=np.float64)
+    return np.array([_circular_median(column, period) for column in targets.T])
+
+
+def boosted(x: NDArray[Any], y: Columns, new: NDArray[Any], config: FitConfig) -> Columns:
+    """Predictions of gradient boosting with scikit-learn's defaults: (n, p), (n, t) -> (m, t).
+
+    One model per target, for the absolute error. A target on a circle is learned as sine and
+    cosine.
+    """
+    period = circle_of(config.distance)
+    if period is None or config.label_distance == "angular":
+        return np.stack([_boosted(x, column, new, "absolute_error") for column in y.T], axis=1)
+    columns = []
+    for column in y.T:
+        turn = 2 * math.pi * column / period
+        sine, cosine = (_boosted(x, f(turn), new, "squared_error") for f in (np.sin, np.cos))
+        columns.append(np.arctan2(sine, cosine) * period / (2 * math.pi) % period)
+    return np.stack(columns, axis=1)
+
+
+def _boosted(x: NDArray[Any], y: NDArray[Any], new: NDArray[Any], loss: str) -> NDArray[Any]:
+    from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    model = HistGradientBoostingRegressor(loss=loss, random_state=0)
+    with threadpool_limits(1):  # on small tables more threads are slower, and on busy machines
+        return np.asarray(model.fit(x, y).predict(new), dtype=np.float64)
+
+
+def _circular_median(values: NDArray[np.float64], period: float) -> float:
+    """The value, of up to 512 of those given, with the lowest mean error on the circle."""
+    known = np.unique(values % period)
+    known = known[np.linspace(0, len(known) - 1, min(len(known), _CANDIDATES)).astype(int)]
+    errors = [circular_error(np.full_like(values, one), values, period=period) for one in known]
+    return float(known[np.argmin(errors)])
+
+
+def _bounded(rows: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
+    """The training rows, or as many of them, drawn by a seed, as boosting may take."""
+    most = max(1, min(MOST_BOOSTED_ROWS, MOST_CELLS // columns))
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(0).permutation(rows)[:most])
+
+
+def _errors(
+    predicted: Columns, truth: Columns, names: Sequence[str], config: FitConfig
+) -> dict[str, Any]:
+    errors: dict[str, Any] = {"mae": mae(predicted, truth)}
+    if config.label_distance == "angular":
+        errors["angular_error"] = angular_error(predicted, truth)
+    elif (period := circle_of(config.distance)) is not None:
+        errors["circular_error"] = circular_error(predicted, truth, period=period)
+    if truth.shape[1] > 1:
+        columns = enumerate(names)
+        errors["per_target"] = {k: mae(predicted[:, [i]], truth[:, [i]]) for i, k in columns}
+    return errors
