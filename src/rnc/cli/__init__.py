@@ -16,7 +16,7 @@ from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
 from rnc.cli.fit import demo, fit
 from rnc.cli.flags import with_flags
-from rnc.cli.paper import compare, reproduce
+from rnc.cli.paper import SET_BY_TABLE, compare, reproduce
 from rnc.cli.search import search
 
 _START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
@@ -41,7 +41,8 @@ class _Commands(TyperGroup):
             from rnc.config import FitConfig
 
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-            alone.command()(with_flags(_TRAINING[name], DataFlags, FitConfig))
+            hidden = SET_BY_TABLE if name in ("compare", "reproduce") else ()
+            alone.command()(with_flags(_TRAINING[name], DataFlags, FitConfig, hidden=hidden))
             command = typer.main.get_command(alone)
         return name, command, rest
 

@@ -21,9 +21,7 @@ def list_datasets(context: typer.Context) -> None:
     For instance:
 
         rnc datasets
-
         rnc datasets check agedb --root data
-
         rnc fit agedb --root data --out runs/agedb
 
     Nothing is downloaded for you: most of these sets ask for a form or forbid copies.

@@ -66,13 +66,9 @@ def evaluate(
     For instance:
 
         rnc evaluate runs/age --data other.csv
-
         rnc evaluate runs/age --with all
-
         rnc evaluate runs/age --with unseen --seen 20:40 --seen 60:80
-
         rnc evaluate runs/age --with map --map-method tsne --with corruption
-
         rnc evaluate runs/age --with transfer --data other.csv --images others
 
     An analysis is written to analyses/ in the run folder, and `rnc report` shows it.

@@ -63,15 +63,10 @@ def fit(
     For instance:
 
         rnc fit houses.csv --target price --preset quick --out runs/houses
-
         rnc fit faces.csv --images faces --target age --encoder resnet18 --out runs/age
-
         rnc fit ecg.npz --scheme auto --preset quick --batch-size 64 --out runs/ecg
-
         rnc fit agedb --root data --dataset-option split=person --out runs/agedb
-
-        rnc fit faces.csv --images faces --target age --encoder resnet18 --head corn \
-            --encoder-from runs/age --out runs/age-corn
+        rnc fit houses.csv --target price --encoder-from runs/houses --head dex --out runs/dex
 
     The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
     encoder. --preset quick is for a first look.

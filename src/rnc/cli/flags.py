@@ -1,13 +1,32 @@
 """Flags from the fields of a dataclass, and fields from the words that a user typed."""
 
+import copy
 import dataclasses
+import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
+
+_LISTED = {
+    "": "out target images preset scheme encoder epochs batch_size image_size seed device",
+    "Data": """image_column feature_column exclude_column split_column group_column subgroup_column
+        fractions split_seed drop_missing skip_bad root dataset_option""",
+    "Method": """objective head head_options low high step label_distance period similarity
+        temperature positives rnc_weight contrast_temperature projection_size prototypes regularizer
+        regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth original""",
+    "Training": """pretrained encoder_from head_epochs head_batch_size head_solver head_lr
+        optimizer lr lr_decay weight_decay accumulate clip""",
+    "Augmentation": "views crop crop_scale flip color grayscale augment_options",
+    "Speed": "precision compile cuda_graphs resident channels_last",
+    "Output": "resume overwrite",
+}
+PANELS = {panel: names.split() for panel, names in _LISTED.items()}
+"""Where and in which order the help shows flags, by the names of their fields; "" comes first."""
 
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Images = Annotated[Path | None, "folder that image file names are relative to"]
@@ -15,54 +34,118 @@ Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different 
 SkipBad = Annotated[bool, "leave out broken images"]
 Fields = TypeVar("Fields")
 
+_HOMES = {"DataFlags": "Data", "FitConfig": "Training"}
+"""The panels of fields that PANELS does not name."""
+_EMPTY = inspect.Parameter.empty
+_WORD = 18
+"""The longest word for a type."""
+
 _ON = dict.fromkeys(("true", "yes", "on", "1"), True)
 _SWITCH = _ON | dict.fromkeys(("false", "no", "off", "0"), False)
 _NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
-def with_flags(command: Callable[..., None], *classes: Any) -> Callable[..., None]:
+def with_flags(
+    command: Callable[..., None], *classes: Any, hidden: Sequence[str] = ()
+) -> Callable[..., None]:
     """Give a command one flag per field of some dataclasses, in place of its **options.
 
     An annotation, of a field or of the command itself, holds the help as text, or a parameter of
     typer's. A parameter that the command has by the name of a field takes its place, with a default
-    and a help text of its own, and with the field's type.
+    and a help text of its own, and with the field's type. `PANELS` says where the help shows a
+    flag; those in `hidden` it does not show.
     """
-    flags = {}
-    for name, own in inspect.signature(command).parameters.items():
-        if name != "options":
-            annotation = _annotation(name, own.annotation)
-            flags[name] = own.replace(kind=own.KEYWORD_ONLY, annotation=annotation)
+    own = inspect.signature(command).parameters.values()
+    flags = {flag.name: flag.replace(kind=flag.KEYWORD_ONLY) for flag in own}
+    flags.pop("options", None)
+    panels = dict.fromkeys(flags, "")
     for cls in classes:
-        hints = get_type_hints(cls, include_extras=True)
-        for field in dataclasses.fields(cls):
-            required = field.default is dataclasses.MISSING
-            flag = inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if required else field.default,
-                annotation=_annotation(field.name, hints[field.name]),
-            )
-            own = flags.setdefault(field.name, flag)
-            if own is not flag and get_origin(own.annotation) is Annotated:
-                kind, note = get_args(flag.annotation)[0], get_args(own.annotation)[1]
-                flags[field.name] = own.replace(annotation=Annotated[kind, note])
-    command.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
-    command.__annotations__ = {name: flag.annotation for name, flag in flags.items()}
-    return command
+        for flag in _of_fields(cls):
+            panels.setdefault(flag.name, _HOMES.get(cls.__name__, ""))
+            first = flags.setdefault(flag.name, flag)
+            if first is not flag and get_origin(first.annotation) is Annotated:
+                kind, note = get_args(flag.annotation)[0], get_args(first.annotation)[1]
+                flags[flag.name] = first.replace(annotation=Annotated[kind, note])
+    if classes:
+        places = {name: (panel, n) for panel in PANELS for n, name in enumerate(PANELS[panel])}
+        panels |= {name: places[name][0] for name in flags if name in places}
+        order = {name: places.get(name, ("", len(places)))[1] for name in flags}
+        order |= dict.fromkeys(inspect.signature(command).parameters, -1)  # the command's own first
+        ranks = list(PANELS)
+        names = sorted(flags, key=lambda name: (ranks.index(panels[name]), order[name]))
+        flags = {name: flags[name] for name in names}
+
+    @functools.wraps(command)
+    def flagged(*context: Any, **options: Any) -> None:
+        command(*context, **options)
+
+    for name, flag in flags.items():
+        annotation = _annotation(flag, panels[name], name in hidden)
+        flags[name] = flag.replace(annotation=annotation)
+    flagged.__signature__ = inspect.Signature(list(flags.values()))  # type: ignore[attr-defined]
+    flagged.__annotations__ = {name: flag.annotation for name, flag in flags.items()}
+    return flagged
 
 
-def _annotation(name: str, hint: Any) -> Any:
+def _of_fields(cls: Any) -> Iterator[inspect.Parameter]:
+    """A keyword parameter for each field of a dataclass."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        yield inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=_EMPTY if field.default is dataclasses.MISSING else field.default,
+            annotation=hints[field.name],
+        )
+
+
+def _annotation(flag: inspect.Parameter, panel: str, hidden: bool) -> Any:
     """What typer makes a flag of; one for several values, or for options by name, may repeat."""
-    if get_origin(hint) is not Annotated:
-        return hint
-    kind, note = get_args(hint)
+    if get_origin(flag.annotation) is not Annotated:
+        return flag.annotation
+    kind, note = get_args(flag.annotation)
+    if isinstance(note, ArgumentInfo):
+        return flag.annotation
+    note = _option(flag, kind, note) if isinstance(note, str) else copy.copy(note)
+    note.metavar = _type_word(kind) if note.metavar is None else note.metavar
+    note.rich_help_panel, note.hidden = panel or None, hidden
     if _is_mapping(kind):
-        option = typer.Option(_flag(name, kind), metavar="KEY=VALUE", help=f"{note}; may repeat")
-        return Annotated[list[str] | None, option]
-    kind = list[float] | None if Sequence in _origins(kind) else kind
-    if isinstance(note, str):
-        note = typer.Option(help=f"{note}; may repeat" if list in _origins(kind) else note)
+        kind = list[str] | None
+    elif Sequence in _origins(kind):
+        kind = list[float] | None
     return Annotated[kind, note]
+
+
+def _option(flag: inspect.Parameter, kind: Any, text: str) -> Any:
+    """An option of typer's with a short word for its type, since long ones leave help no room."""
+    if kind is bool:
+        words = [_flag(flag.name, kind)] if flag.default is False else []
+        return typer.Option(*words, help=text, metavar="", show_default=False)
+    if {list, Sequence, Mapping} & {get_origin(kind), *_origins(kind)}:
+        text += "; may repeat"
+    if flag.default not in (None, "auto", "none", _EMPTY):
+        text += f"; default: {flag.default}"
+    words = [_flag(flag.name, kind)] if _is_mapping(kind) else []
+    return typer.Option(*words, help=text, show_default=False)
+
+
+def _type_word(kind: Any) -> str:
+    """What the help calls a type: the choices where they are short, else a word.
+
+    >>> [_type_word(kind) for kind in (int, float | None, list[str] | None, Literal["a", "b"])]
+    ['INT', 'NUMBER', 'NAME', 'a|b']
+    """
+    if _is_mapping(kind):
+        return "KEY=VALUE"
+    if get_origin(kind) in (Union, types.UnionType):
+        members = [member for member in get_args(kind) if member is not type(None)]
+        return _type_word(members[0])
+    if get_origin(kind) is Literal:
+        choices = "|".join(get_args(kind))
+        return choices if len(choices) <= _WORD else "NAME"
+    if get_origin(kind) in (list, Sequence):
+        return _type_word(get_args(kind)[0])
+    return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, "NAME")
 
 
 def _flag(name: str, kind: Any) -> str:

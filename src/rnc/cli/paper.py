@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _DIGITS = "digits"
 _SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
-_SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
+SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
+"""Fields that the lines of a table differ in: no flags of these commands."""
 
 PresetFlag = Annotated[str, "paper: 400 epochs; quick: a first look"]
 End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
@@ -38,7 +39,6 @@ def compare(
     For instance:
 
         rnc compare
-
         rnc compare houses.csv --target price --seeds 5 --out runs/houses-compared
 
     Probe and fine-tuning of RnC, SupCon, SimCLR and DINO, and the regression methods end to end,
@@ -96,9 +96,7 @@ def reproduce(
     For instance:
 
         rnc reproduce main
-
         rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
-
         rnc reproduce all --data houses.csv --target price --nuisance town
 
     Runs that are finished are not trained again, whichever table they were trained for.
@@ -133,7 +131,7 @@ def reproduce(
 def _fit_fields(context: typer.Context, config: "FitConfig") -> dict[str, Any]:
     """The fields that the user typed: the data and the preset choose the others."""
     fit = typed_fields(context, config)
-    if set_twice := [name for name in _SET_BY_TABLE if name in fit]:
+    if set_twice := [name for name in SET_BY_TABLE if name in fit]:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in set_twice)
         raise ValueError(
             f"The lines of the table differ in {flags}: leave that out. To train one run with it, "

@@ -26,7 +26,7 @@ def search(
         list[str] | None,
         typer.Option(
             "--range",
-            metavar="KEY=LOW:HIGH[:log]",
+            metavar="KEY=LOW:HIGH",
             help="numbers to search between, as lr=1e-3:1:log; may repeat",
         ),
     ] = None,
@@ -54,11 +54,8 @@ def search(
     For instance:
 
         rnc search houses.csv --target price --preset quick --out searches/houses
-
         rnc search agedb --root data --range lr=1e-2:1:log --choice temperature=1,2 --out searches/a
-
         rnc search ecg.npz --scheme end2end --choice head=l1,dex --trials 8 --out searches/ecg
-
         rnc search ecg.npz --storage postgresql+psycopg://me:secret@host/db --out searches/ecg
 
     Without --range and --choice it is the paper's grid of lr, weight decay and temperature. All
