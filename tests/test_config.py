@@ -40,6 +40,7 @@ OTHER: dict[str, Any] = {
     "step": 0.5,
     "encoder": "resnet50",
     "pretrained": True,
+    "weights": "resnet50.safetensors",
     "preset": "quick",
     "epochs": 3,
     "head_epochs": 0,

@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
     ["files", "loss"],
-    ["augment", "encoders", "heads", "methods", "metrics"],
+    ["augment", "encoders", "heads", "methods", "metrics", "weights"],
     ["config"],
     ["data", "model"],
     ["training"],

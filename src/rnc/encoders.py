@@ -14,17 +14,24 @@ your own nn.Module needs neither.
 import difflib
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rnc.weights import load_weights, published_weights, weights_file
+
 KINDS = {1: "tables (p,)", 2: "signals (c, l)", 3: "images (c, h, w)"}
 
 
 def build_encoder(
-    name: str | nn.Module, input_shape: Sequence[int], *, pretrained: bool = False
+    name: str | nn.Module,
+    input_shape: Sequence[int],
+    *,
+    pretrained: bool = False,
+    weights: str | Path | None = None,
 ) -> nn.Module:
     """An encoder for inputs of the given shape, checked with one forward pass.
 
@@ -36,6 +43,7 @@ def build_encoder(
             which is returned as it is.
         input_shape: shape of one sample as the encoder sees it: (c, h, w), (c, l) or (p,).
         pretrained: start from timm's weights, which it downloads or finds in its cache.
+        weights: start from these instead: a file or folder, as for `rnc.weights.load_weights`.
 
     >>> encoder = build_encoder("mlp", (8,))
     >>> encoder(torch.zeros(5, 8)).shape
@@ -44,17 +52,17 @@ def build_encoder(
     shape = _checked_shape(input_shape)
     if isinstance(name, nn.Module):
         encoder = name
+        if weights is not None:
+            raise ValueError("weights are for an encoder by name; load them into your own module.")
     elif name in ENCODERS:
         dims, build = ENCODERS[name]
         _check_kind(name, dims, shape)
-        if pretrained:
-            raise ValueError(
-                f"encoder {name!r} has no pretrained weights; got pretrained=True. Leave it out, "
-                "or choose a timm model such as 'resnet18'."
-            )
+        _check_not_published(name, pretrained and weights is None)
         encoder = build(shape[0])
     else:
-        encoder = _build_timm(name, shape, pretrained)
+        encoder = _build_timm(name, shape, pretrained and weights is None)
+    if weights is not None:
+        load_weights(encoder, str(name), weights)
     feature_size(encoder, shape)
     return encoder
 
@@ -105,22 +113,16 @@ def feature_size(encoder: nn.Module, input_shape: Sequence[int]) -> int:
 
 
 def _build_timm(name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Module:
-    import timm  # takes seconds, and only this function needs it
+    import timm  # takes seconds, and only encoders for images need it
 
-    if not timm.is_model(name):
-        close = difflib.get_close_matches(name, [*ENCODERS, *timm.list_models()], n=5)
-        hint = f"Did you mean {', '.join(close)}?" if close else "timm.list_models() has them all."
-        raise ValueError(
-            f"encoder must be one of {', '.join(ENCODERS)}, a timm image model or an nn.Module; "
-            f"got {name!r}. {hint}"
-        )
+    _check_timm(name)
     _check_kind(name, 3, shape)
-    if pretrained and not timm.is_model_pretrained(name):
-        raise ValueError(f"timm has no pretrained weights for {name!r}; leave out pretrained.")
     known = timm.get_pretrained_cfg(name)
     settings: dict[str, Any] = {"num_classes": 0, "in_chans": shape[0]}
     if known is not None and known.fixed_input_size:  # transformers; the others take any size
         settings["img_size"] = shape[1:]
+    if pretrained:
+        settings |= published_weights(name)
     try:
         encoder = timm.create_model(name, pretrained=pretrained, **settings)
     except (OSError, RuntimeError) as error:
@@ -128,12 +130,55 @@ def _build_timm(name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Modul
             raise
         raise RuntimeError(
             f"the pretrained weights of {name!r} could not be loaded ({type(error).__name__}). "
-            "Go online once, so that they are kept in the Hugging Face cache, or copy that cache "
-            "here and set HF_HUB_OFFLINE=1, or leave out pretrained."
+            "Go online once, so that they are kept in the Hugging Face cache, or give a file of "
+            "them with --weights (weights=), or leave out --pretrained."
         ) from error
     if not pretrained and isinstance(encoder, timm.models.ResNet):
         start_as_in_the_paper(encoder)
     return encoder
+
+
+def check_encoder(
+    name: str, *, image_size: int, pretrained: bool = False, weights: str | Path | None = None
+) -> None:
+    """Raise for an encoder that does not exist, or whose weights are out of reach.
+
+    This takes no data and builds no network, so that it can be called before anything else.
+    """
+    if weights is not None:
+        weights_file(weights)
+    published = pretrained and weights is None
+    if name == "auto":
+        if not published:
+            return  # any data have one
+        name = default_encoder((3, image_size, image_size))
+    if name in ENCODERS:
+        _check_not_published(name, published)
+        return
+    _check_timm(name)
+    if published:
+        published_weights(name)
+
+
+def _check_not_published(name: str, pretrained: bool) -> None:
+    if pretrained:
+        raise ValueError(
+            f"encoder {name!r} has no pretrained weights; got pretrained=True. Leave it out, or "
+            "choose a timm model such as 'resnet18'."
+        )
+
+
+def _check_timm(name: str) -> None:
+    import timm
+
+    if timm.is_model(name):
+        return
+    close = difflib.get_close_matches(name, [*ENCODERS, *timm.list_models()], n=5)
+    hint = f"Did you mean {', '.join(close)}?" if close else "timm.list_models() has them all."
+    raise ValueError(
+        f"encoder must be one of {', '.join(ENCODERS)}, a timm image model or an nn.Module; "
+        f"got {name!r}. {hint}"
+    )
 
 
 def _checked_shape(input_shape: Sequence[int]) -> tuple[int, ...]:

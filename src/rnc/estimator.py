@@ -91,6 +91,7 @@ class RnCRegressor(
         step: PerTarget = None,
         encoder: str | nn.Module = "auto",
         pretrained: bool = False,
+        weights: str | None = None,
         preset: Preset = "quick",
         epochs: int | None = None,
         head_epochs: int | None = None,

@@ -83,6 +83,11 @@ class Regressor(nn.Module):
         self.head = Head(config).to(self.input_shift.device)
         self.config = dataclasses.replace(self.config, head=dataclasses.asdict(config))
 
+    def use_augment(self, fields: dict[str, Any]) -> None:
+        """Make views as these fields of the augmentation say."""
+        self.augment = AUGMENTS[self.config.kind](**fields)
+        self.config = dataclasses.replace(self.config, augment=dataclasses.asdict(self.augment))
+
     def standardise(self, x: Tensor) -> Tensor:
         """Raw samples in the scale that views are made of: signals by their training statistics."""
         return (x - self.input_shift) / self.input_scale if self.config.kind == "signal" else x

@@ -59,7 +59,15 @@ class DataFlags:
 
 def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSource"]:
     """The data, and what config.json says so that they can be read again."""
+    from rnc.encoders import check_encoder
+
     source = source_of(flags)
+    check_encoder(
+        config.encoder,
+        image_size=config.image_size,
+        pretrained=config.pretrained,
+        weights=config.weights,
+    )
     table = source.read(config.image_size)
     if source.is_copy:  # other files are evaluated by these names
         source = dataclasses.replace(source, target=table.target_names)

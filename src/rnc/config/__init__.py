@@ -75,6 +75,9 @@ class FitConfig:
     step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
     encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto: by the input"] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
+    weights: Annotated[
+        str | None, "start the encoder from this .safetensors or .pth file, hub folder or run"
+    ] = None
     preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
 
     epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None

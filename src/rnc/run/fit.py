@@ -108,6 +108,7 @@ def fit_run(
     run, is_first = RunFolder(out), is_first_process()
     model = build_regressor(table, config, encoder)
     if resume:
+        model.use_augment(run.config["model"]["augment"])  # older versions had other defaults
         encoder_from = _same_source(run, encoder_from)
     if encoder_from is not None and not (resume and (out / ENCODER_FILE).exists()):
         encoder_weights = read_encoder(encoder_from, model, config)

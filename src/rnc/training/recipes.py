@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rnc.augment.configs import Augment, ImageAugment
 from rnc.config import FitConfig
 from rnc.config.checks import check_limit
 from rnc.data.table import Table
@@ -31,6 +32,7 @@ from rnc.training.objectives import for_optimizer
 from rnc.training.record import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import SchemeRunner
+from rnc.weights import pixel_statistics
 
 AUTO = ("end2end", "probe", "finetune", "regularize")
 
@@ -47,8 +49,12 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     augment = config.augmentation(table.kind, side)
     shape = input_shape_of(table.x[train[:1]], augment)
     name = default_encoder(shape) if config.encoder == "auto" else config.encoder
+    augment = _as_pretrained(augment, name, shape[0], config)
     module = build_encoder(
-        name if encoder is None else encoder, shape, pretrained=config.pretrained
+        name if encoder is None else encoder,
+        shape,
+        pretrained=config.pretrained,
+        weights=config.weights,
     )
     spec = HEADS[config.head]
     binned = spec.binned or not config.counts_in_bins
@@ -75,6 +81,21 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     if table.kind == "signal":
         _standardise_signals(model, table.x[train])
     return model
+
+
+def _as_pretrained(augment: Augment, name: str, channels: int, config: FitConfig) -> Augment:
+    """The augmentation, with the pixels that the encoder's weights were trained with.
+
+    What the user set stays.
+    """
+    is_new = not config.pretrained and config.weights is None
+    if is_new or not isinstance(augment, ImageAugment):
+        return augment
+    statistics = pixel_statistics(name, channels, config.weights)
+    if statistics is None:
+        return augment
+    known = dict(zip(("mean", "std"), statistics, strict=True))
+    return dataclasses.replace(augment, **{**known, **(config.augment_options or {})})
 
 
 def train(

@@ -1,0 +1,220 @@
+"""Weights to start an encoder from: published by timm, or in a file or folder of the user's.
+
+    load_weights       a file or folder -> the encoder, every tensor of it
+    published_weights  where timm's weights are; raises at once if they are out of reach
+    pixel_statistics   mean and std that the pixels had when the weights were trained
+
+Nothing here unpickles more than tensors.
+"""
+
+import json
+import pickle
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_NAMES = ("model.safetensors", "pytorch_model.bin")  # as timm and the Hugging Face hub have them
+_INSIDE = ("state_dict", "model", "model_state")  # where training scripts put the weights
+_PREFIXES = ("encoder.", "module.")  # of a Regressor, and of DistributedDataParallel
+_PATIENCE = 5  # seconds for a server to answer
+_ADVICE = (
+    "Download them on another machine and give the file or folder with --weights (weights=), or "
+    "leave out --pretrained."
+)
+
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and std of the pixels, in 0..1: one number, or one per channel."""
+
+
+def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
+    """Give an encoder the weights in a file or folder; its classifier, if any, is left out.
+
+    Args:
+        encoder: of timm without a classifier, or ours.
+        name: of the encoder, for timm's own way to read older files of it.
+        path: a .safetensors or .pth file, a folder as timm and the hub save them, or a run folder.
+    """
+    file = weights_file(path)
+    needed = encoder.state_dict()
+    given = _read(file)
+    classifiers: tuple[str, ...] = ()
+    if (known := _timm_config(name)) is not None:
+        given = _convert(name)(given, encoder)
+        classifiers = _as_tuple(known.classifier)
+        for conv in _as_tuple(known.first_conv):
+            key = f"{conv}.weight"
+            if key in given and key in needed and given[key].shape[1] == 3 != needed[key].shape[1]:
+                given[key] = _adapt(needed[key].shape[1], given[key])
+    kept = {
+        key: value
+        for key, value in given.items()
+        if key in needed or key.rpartition(".")[0] not in classifiers
+    }
+    kept = {key: needed[key] for key in needed if key.endswith("num_batches_tracked")} | kept
+    missing, unknown = sorted(set(needed) - set(kept)), sorted(set(kept) - set(needed))
+    other = [key for key in kept if key in needed and kept[key].shape != needed[key].shape]
+    if missing or unknown or other:
+        shapes = [f"{k} {tuple(kept[k].shape)}, not {tuple(needed[k].shape)}" for k in other]
+        raise ValueError(
+            f"{file} does not hold the weights of encoder {name!r}. Missing: {_few(missing)}. "
+            f"Unknown: {_few(unknown)}. Other shapes: {_few(shapes)}. Choose the --encoder that "
+            "they were trained with, in timm's naming."
+        )
+    encoder.load_state_dict(kept)
+
+
+def weights_file(path: str | Path) -> Path:
+    """The file of weights at a path, which may be a folder; raises if there is none."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    folders = [path, *sorted(path.glob("snapshots/*"))]  # the latter in the hub's cache
+    for file in (folder / name for folder in folders for name in _NAMES):
+        if file.is_file():
+            return file
+    content = sorted(p.name for p in path.iterdir()) if path.is_dir() else "no such file or folder"
+    raise FileNotFoundError(
+        f"weights must be a .safetensors or .pth file, or a folder with {' or '.join(_NAMES)}; got "
+        f"{path}: {content}."
+    )
+
+
+def published_weights(name: str) -> dict[str, Any]:
+    """Settings of timm's create_model that find the published weights without waiting.
+
+    Weights in the Hugging Face cache are read without asking the server. Others need a server that
+    answers within seconds.
+    """
+    import timm
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if not timm.is_model_pretrained(name):
+        raise ValueError(f"timm has no pretrained weights for {name!r}; leave out pretrained.")
+    known = _timm_config(name)
+    assert known is not None
+    if known.hf_hub_id is None:
+        address = known.url
+        cached = Path(torch.hub.get_dir()) / "checkpoints" / Path(address).name
+        found: list[Any] = [cached] if cached.exists() else []
+    else:
+        address = f"{constants.ENDPOINT}/{known.hf_hub_id}"
+        names = [known.hf_hub_filename] if known.hf_hub_filename else _NAMES
+        found = [try_to_load_from_cache(known.hf_hub_id, one) for one in names]
+    files = [str(file) for file in found if isinstance(file, str | Path)]
+    if files:
+        return {} if known.custom_load else {"pretrained_cfg_overlay": {"file": files[0]}}
+    reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else _unreachable(address)
+    if reason:
+        raise RuntimeError(
+            f"the pretrained weights of {name!r} are not in the cache, and {address} is out of "
+            f"reach ({reason}). {_ADVICE}"
+        )
+    return {}
+
+
+def pixel_statistics(name: str, channels: int, path: str | Path | None = None) -> Statistics | None:
+    """Mean and std that an encoder's pixels had, as its folder or timm says; None if nobody does.
+
+    Other numbers of channels than 3 have the average of the three.
+
+    >>> pixel_statistics("resnet18", 3)
+    ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    """
+    content = {} if path is None else _folder_config(weights_file(path).parent)
+    said = content.get("pretrained_cfg") or content.get("model", {}).get("augment") or content
+    known = _timm_config(name)
+    pair = [said.get(what) or (known and getattr(known, what)) for what in ("mean", "std")]
+    if not all(pair):
+        return None
+    mean, std = (tuple(float(x) for x in values) for values in pair)
+    if channels == 3 or len(mean) == 1:
+        return mean, std
+    return (sum(mean) / len(mean),), (sum(std) / len(std),)
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    if file.suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            content: Any = load_file(file)
+        except SafetensorError as error:
+            raise ValueError(f"{file} is no whole .safetensors file ({error}).") from error
+    else:
+        try:
+            content = torch.load(file, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+            raise ValueError(
+                f"{file} cannot be read as weights alone, and nothing else is unpickled here. Save "
+                "model.state_dict() as .safetensors, with safetensors.torch.save_file."
+            ) from error
+    for name in _INSIDE:
+        if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
+            content = content[name]
+    tensors = content if isinstance(content, Mapping) else {}
+    for prefix in _PREFIXES:
+        if any(key.startswith(prefix) for key in tensors):
+            inside = ((key, value) for key, value in tensors.items() if key.startswith(prefix))
+            tensors = {key.removeprefix(prefix): value for key, value in inside}
+    tensors = {key: value for key, value in tensors.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise ValueError(
+            f"{file} holds no tensors by name. Save model.state_dict() of the encoder."
+        )
+    return tensors
+
+
+def _timm_config(name: str) -> Any:
+    """What timm knows about the weights of a model; None for a model that is not timm's."""
+    import timm
+
+    return timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+
+
+def _convert(name: str) -> Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]]:
+    """Timm's function that brings older files and other input sizes of a model into its form."""
+    import timm
+
+    module = sys.modules[timm.models.model_entrypoint(name).__module__]
+    convert = vars(module).get("checkpoint_filter_fn")
+    return convert if convert is not None else lambda tensors, encoder: tensors
+
+
+def _adapt(channels: int, weight: Tensor) -> Tensor:
+    from timm.models import adapt_input_conv
+
+    adapted: Tensor = adapt_input_conv(channels, weight)
+    return adapted
+
+
+def _folder_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _unreachable(address: str) -> str:
+    """Why a server does not answer; empty if it does, even if only to refuse."""
+    request = urllib.request.Request(address, method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE):
+            return ""
+    except urllib.error.HTTPError:
+        return ""
+    except OSError as error:
+        return str(getattr(error, "reason", "") or error) or type(error).__name__
+
+
+def _as_tuple(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+def _few(names: list[str]) -> str:
+    return (", ".join(names[:3]) + (f" and {len(names) - 3} more" * (len(names) > 3))) or "none"
