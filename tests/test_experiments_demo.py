@@ -1,4 +1,4 @@
-"""The demo: two methods on the digits, and a report of the first seed."""
+"""The demo: two methods on the digits, and a report of all seeds."""
 
 from pathlib import Path
 

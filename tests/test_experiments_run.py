@@ -124,7 +124,7 @@ def test_unseen_is_scored_inside_and_outside(everything) -> None:
 def test_reports_of_runs_stand_beside_the_tables(everything) -> None:
     out, _, _ = everything
     assert "town" in (out / "spurious.html").read_text()
-    assert "Runs of the first seed: spurious.html" in (out / "spurious.md").read_text()
+    assert "The runs: spurious.html" in (out / "spurious.md").read_text()
 
 
 def test_seeds_give_a_mean_and_a_spread(tmp_path) -> None:

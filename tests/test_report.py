@@ -100,21 +100,22 @@ def test_every_link_of_the_page_leads_to_a_section(two):
     elements = Page(two).elements
     links = [attributes["href"] for tag, attributes in elements if tag == "a"]
     sections = [f"#{a['id']}" for tag, a in elements if tag == "section" and "id" in a]
-    assert links == sections
+    assert links == sections[1:]  # all but the answer, which is on top
+    assert sections[0] == "#answer"
     assert len(links) >= 6
 
 
 def test_numbers_of_the_runs_are_in_the_table_and_the_best_is_bold(two):
     page = Page(two)
-    head = ["Run", "Scheme", "Head", "MAE", "R²", "Spearman", "Kendall"]
-    head += ["camera readable", "Seconds"]
-    assert page.row("Run", 9) == head
-    first = ["l1", "end2end", "mse", "2.346", "0.9100", "0.9700", "0.8600", "-", "32.50"]
-    assert page.row("l1", 9) == first
-    second = ["rnc", "probe", "l1", "1.500", "0.9500", "0.5000", "-", "0.6250", "32.50"]
-    assert page.row("rnc", 9) == second
-    assert page.bold[:4] == ["0.9700", "0.8600", "1.500", "0.9500"]
-    assert page.row("rmse", 3) == ["rmse", "3.000", "-"]
+    words = "Mean absolute error (MAE)", "R² against the mean of the training rows"
+    head = ["Run", "Scheme, head", *words, "Order of the features (Spearman)"]
+    assert page.row("Run", 7) == [*head, "camera in the features", "Training"]
+    assert page.row("l1", 7) == ["l1", "end2end, mse", "2.346", "0.9100", "0.9700", "-", "32 s"]
+    second = ["rnc", "probe, l1", "1.500", "0.9500", "0.5000", "0.6250", "32 s"]
+    assert page.row("rnc", 7) == second
+    assert page.bold[:3] == ["0.9700", "1.500", "0.9500"]
+    name = "Root mean squared error (RMSE)"
+    assert page.row(name, 3) == [name, "3.000", "-"]
     assert "12,580" in page.text
 
 
@@ -131,14 +132,18 @@ def test_scores_of_several_targets_are_shown(tmp_path):
     scores = {"per_target": {"yaw": {"mae": 1.25}, "pitch": {"mae": 2.75}}}
     run, _ = make_run(tmp_path / "run", targets=("yaw", "pitch"), scores=scores)
     page = Page(write_report([run]))
-    assert page.row("pitch: mae", 2) == ["pitch: mae", "2.750"]
+    name = "pitch: mean absolute error (MAE)"
+    assert page.row(name, 2) == [name, "2.750"]
 
 
 def test_what_auto_tried_is_shown(tmp_path):
-    run, _ = make_run(tmp_path / "run", scores={"auto": {"probe": 3.25, "end2end": 4.5}})
+    scores = {"auto": {"probe": 3.25, "end2end": 4.5}, "kept": "probe"}
+    run, _ = make_run(tmp_path / "run", scores=scores)
     page = Page(write_report([run]))
     assert "Schemes that run tried" in page.text
-    assert page.row("end2end", 2) == ["end2end", "4.500"]
+    tried = next(f for f in page.kind("rows") if f["axis"] == "validation error")
+    bars = {group["name"]: group["bars"][0]["value"] for group in tried["groups"]}
+    assert bars == {"probe (kept)": 3.25, "end2end": 4.5}
 
 
 def test_runs_of_one_name_are_told_apart_and_a_folder_is_shown_once(tmp_path):
@@ -152,7 +157,7 @@ def test_runs_of_one_name_are_told_apart_and_a_folder_is_shown_once(tmp_path):
 def test_a_name_in_the_configuration_replaces_that_of_the_folder(tmp_path):
     run, _ = make_run(tmp_path / "run-17", config={"name": "RnC, seed 1"})
     page = Page(write_report([run]))
-    assert "Runs: RnC, seed 1" in page.text
+    assert "Run: RnC, seed 1" in page.text
     assert "run-17" not in page.text
 
 
@@ -204,7 +209,7 @@ def test_nothing_ends_the_script_that_holds_the_figures():
 
 
 def test_cells_of_a_table_are_escaped():
-    assert "<td>&lt;b&gt;</td>" in table(["<i>", "x"], [["<u>", "<b>"]])
+    assert '<td data-label="x&quot;">&lt;b&gt;</td>' in table(["<i>", 'x"'], [["<u>", "<b>"]])
     assert "<strong>&lt;b&gt;</strong>" in table(["<i>", "x"], [["<u>", "<b>"]], bold={(0, 1)})
 
 
@@ -221,10 +226,11 @@ def test_an_unfinished_run_shows_what_is_there_and_says_what_is_missing(tmp_path
     assert "predictions.csv is missing: no predicted against true values and no map." in page.text
     assert "rnc evaluate" not in page.text
     assert "history.csv is missing" not in page.text
-    assert "- MAE, test" in page.text
-    assert "Training, seconds32.50" in page.text
-    assert "Spearman and Kendall" not in page.text
-    assert [figure["kind"] for figure in page.figures] == ["curves"]
+    assert "There are no scores yet." in page.text
+    assert "Mean absolute error (MAE)-" in page.text
+    assert "Training32 s" in page.text
+    assert "order of the features" not in page.text
+    assert [figure["kind"] for figure in page.figures] == ["panels"]
     assert "Predictions" not in page.text
 
 
@@ -266,7 +272,7 @@ def test_a_run_of_an_older_version_is_shown_and_the_page_says_what_completes_it(
     command = " ".join(["rnc evaluate", str(run), *(f"--with {name}" for name in names)])
     assert "no intervals of the scores, no map of the features, no similarities" in page.text
     assert f"Add them: {command}" in page.text
-    assert {figure["kind"] for figure in page.figures} == {"scatter", "rows", "curves"}
+    assert {figure["kind"] for figure in page.figures} == {"scatter", "rows", "panels"}
     result = CliRunner().invoke(app, command.split()[1:])
     assert result.exit_code == 0, result.output
     page = Page(write_report([run]))
@@ -284,7 +290,7 @@ def test_a_diverged_run_is_shown(tmp_path):
     (figure,) = page.kind("scatter")
     assert (figure["x"], figure["y"]) == ([3.0], [3.5])
     assert figure["limits"] == pytest.approx([0.91, 4.09])
-    assert "Gap to L*:" not in page.text
+    assert "Loss above its minimum" not in page.text
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -51,7 +51,8 @@ def test_cards_show_intervals_of_mae_and_r2(run):
     low, high = map(float, re.search(r"95 % interval (\S+) to ([\d.]+)", text).groups())
     half = 2.02 * errors.std(ddof=1) / np.sqrt(len(errors))
     assert (low, high) == pytest.approx((errors.mean() - half, errors.mean() + half), abs=0.15)
-    r2, low, high = map(float, re.search(r"R²(\S+) (\S+) to (\d\.\d{3})", text).groups())
+    found = re.search(r"training rows(\S+) 95 % interval (\S+) to (\d\.\d{3})", text)
+    r2, low, high = map(float, found.groups())
     assert r2 == pytest.approx(
         json.loads((run / "scores.json").read_text())["test"]["r2"], abs=1e-4
     )
@@ -74,7 +75,7 @@ def test_runs_on_the_same_samples_are_compared_sample_by_sample(tmp_path):
     table["age_predicted"] += np.sign(off) * gained  # each error grows by that much
     write_csv(other / "predictions.csv", table)
     page = Page(write_report([one, other]))
-    cell = page.row("other", 9)[8]
+    cell = page.row("other", 7)[6]
     mean, low, high = map(float, re.fullmatch(r"\+(\S+) \((\S+) to (\S+)\)", cell).groups())
     assert mean == pytest.approx(1.0)
     assert 0.85 < low < 1 < high < 1.15
@@ -177,10 +178,23 @@ def test_unseen_targets_less_data_and_transfer_are_shown(run):
 def test_order_and_readable_are_said_beside_the_map(run):
     readable = {"camera": {"score": 0.625, "kind": "accuracy", "chance": 0.5}}
     page = page_with(run, readable=readable, order={"gap": 0.875, "delta": None})
-    assert "Order kept: Spearman 0.970. Readable from the features: camera 0.62" in page.text
-    assert "(chance 0.50)" in page.text
-    assert "Gap to L*0.8750" in page.text
-    assert page.row("order: delta", 2) == ["order: delta", "-"]
+    words = "Camera in the features: 62 % right, guessing 50 %."
+    assert f"Order kept: Spearman 0.970. {words}" in page.text
+    assert "Distance of the loss from the lowest possible0.8750" in page.text
+    assert page.row("Features are delta-ordered for delta of", 2)[1] == "-"
+
+
+@pytest.mark.parametrize(
+    ("probe", "words"),
+    [
+        ({"score": -0.02, "kind": "r2", "chance": 0.0}, "not readable (no better than guessing)"),
+        ({"score": 0.4, "kind": "accuracy", "chance": 0.5}, "not readable (no better than"),
+        ({"score": 0.734, "kind": "r2", "chance": 0.0}, "R² 0.73"),
+        ({"score": None}, "-"),
+    ],
+)
+def test_what_a_probe_reads_is_said_in_words(run, probe, words):
+    assert f"Camera in the features{words}" in page_with(run, readable={"camera": probe}).text
 
 
 def test_a_similarity_matrix_of_an_analysis_takes_its_place(run):

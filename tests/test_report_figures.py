@@ -25,16 +25,37 @@ def test_a_similarity_matrix_keeps_its_values_as_levels_of_a_byte():
     assert figure["labels"] == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_training_curves_are_by_stage_and_panels_without_values_are_left_out():
-    values = {"loss": [5.0, 4.0, 9.0], "gap to L*": [1.0, 0.5, np.nan], "error": [np.nan] * 3}
-    panels = {title: np.array(column) for title, column in values.items()}
-    figure = figures.training_figure(["encoder", "encoder", "head"], panels, color=3)
-    loss, gap = figure["panels"]
-    lines = [(m["name"], m["dash"], m["x"], m["y"], m["color"]) for m in loss["marks"]]
-    assert lines == [("encoder", 0, [1, 2], [5, 4], 3), ("head", 1, [3], [9], 3)]
-    assert [(m["name"], m["y"]) for m in gap["marks"]] == [("encoder", [1, 0.5])]
-    assert (loss["zero"], gap["zero"]) == (False, True)  # the gap is read against zero
+def test_losses_are_by_stage_and_curves_without_values_are_left_out():
+    losses = {"loss": [5.0, 4.0, 9.0, 8.0], "above": [1.0, 0.5, np.nan, np.nan]}
+    losses = {title: np.array(column) for title, column in losses.items()}
+    stages, epochs = ["encoder", "encoder", "head", "head"], np.array([1.0, 2, 1, 2])
+    errors = np.array([7.0, 6.0, np.nan, 5.0])
+    figure = figures.training_figure(stages, epochs, errors, losses)
+    titles = [panel["title"] for panel in figure["panels"]]
+    assert titles == ["validation error", "encoder: loss", "encoder: above", "head: loss"]
+    marks = [panel["panels"][0]["marks"] for panel in figure["panels"]]
+    of_stage = [(m["name"], m["color"], m["x"], m["y"]) for m in marks[0]]
+    assert of_stage == [("encoder", "stage-0", [1, 2], [7, 6]), ("head", "stage-1", [4], [5])]
+    assert [(m["color"], m["x"], m["y"]) for m in marks[3]] == [("stage-1", [1, 2], [9, 8])]
+    assert not any(panel["panels"][0]["zero"] for panel in figure["panels"])
     assert [entry["name"] for entry in figure["legend"]] == ["encoder", "head"]
+
+
+def test_a_stage_of_one_epoch_has_no_panel_of_its_own():
+    one = np.array([1.0])
+    figure = figures.training_figure(["head"], one, np.array([np.nan]), {"loss": one})
+    assert [panel["title"] for panel in figure["panels"]] == ["loss"]  # there is nothing else
+    stages = ["encoder", "encoder", "head"]
+    epochs, nothing = np.array([1.0, 2, 1]), np.full(3, np.nan)
+    figure = figures.training_figure(stages, epochs, nothing, {"loss": np.array([5.0, 4, 1])})
+    assert [panel["title"] for panel in figure["panels"]] == ["encoder: loss"]
+
+
+@pytest.mark.parametrize(("last", "log"), [(0.9, False), (0.1, True), (-0.1, False)])
+def test_a_loss_that_falls_far_has_a_logarithmic_axis(last, log):
+    losses = {"loss": np.array([9.0, 2.0, last])}
+    figure = figures.training_figure(["head"] * 3, np.arange(3.0), np.full(3, np.nan), losses)
+    assert figure["panels"][0]["panels"][0]["log"] is log
 
 
 def test_bars_are_those_of_the_largest_groups_in_order_with_a_colour_per_run():

@@ -39,7 +39,7 @@ def demo_plan(setting: Setting) -> Plan:
 def run_demo(
     out: Path, *, seeds: int, epochs: int, command: str = "", show: ShowRecord, say: Say
 ) -> list[Row]:
-    """The scores of both methods, and a report of the first seed in OUT/report.html."""
+    """The scores of both methods, and a report of all seeds in OUT/report.html."""
     data = Data.of_digits()
     setting = Setting(data, base_config(data, "quick", epochs, {}), seeds)
     store = Store(out, command=command)

@@ -107,7 +107,7 @@ class Plan:
     """What is our choice, for the reader of the numbers."""
     lines: Sequence[Line]
     analyses: tuple[str, ...] = ()
-    """Analyses of the first seed's runs, which get a report of their own."""
+    """Analyses of the first seed's runs; all runs get a report of their own."""
     report: str = ""
     """File name of that report; by default that of the table."""
     grouped: bool = False

@@ -47,7 +47,7 @@ def run_plan(
     how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}"
     text = section(name, plan, rows, data=setting.data.name, how=how)
     if report is not None:
-        text += f"\nRuns of the first seed: {report.name}\n"
+        text += f"\nThe runs: {report.name}\n"
     write_text(store.out / f"{name}.md", text)
     return rows
 
@@ -123,13 +123,12 @@ def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
 
 
 def _report(name: str, plan: Plan, finished: Sequence[Sequence[Finished]], store: Store) -> Path:
-    """A report of the runs of the first seed, with the analyses of the plan."""
-    folders = []
+    """A report of all runs; those of the first seed have the analyses of the plan."""
     for first in (runs[0] for runs in finished if runs):
         for analysis in plan.analyses:
             if not first.run.has_analysis(analysis):
                 analyse(first.run, analysis)
-        folders.append(first.folder)
+    folders = [one.folder for runs in finished for one in runs]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 
 

@@ -1,4 +1,4 @@
-// Figures of lines, bars and matrices, as SVG: curves, rows, heat.
+// Figures of lines, bars and matrices, as SVG: curves, panels, rows, heat.
 
 function drawCurves(host, figure) {
   const heights = figure.panels.map((panel) => Math.round(130 * (panel.height || 1)));
@@ -15,14 +15,16 @@ function drawCurves(host, figure) {
   const xs = span(marks.flatMap((mark) => mark.x || mark.edges));
   const xRange = xs[0] === xs[1] ? [xs[0] - 1, xs[1] + 1] : xs;
   const ranges = figure.panels.map(panelRange);
-  const labels = ranges.flatMap((range) => ticks(range, 4).map((tick) => widthOf(tick.text)));
+  const marksOf = (i) => valueTicks(figure.panels[i], ranges[i], heights[i] > 100 ? 4 : 2);
+  const labels = ranges.flatMap((_, i) => marksOf(i).map((tick) => widthOf(tick.text)));
   const box = { left: Math.max(...labels) + 12, right: 12 };
   const x = linear(xRange, box.left + 6, width - box.right - 6);
   figure.panels.forEach((panel, i) => {
-    const y = linear(ranges[i], tops[i] + heights[i], tops[i]);
-    shape(svg, "text", { x: 0, y: tops[i] - 8, class: "strong" }, panel.title);
-    yTicks(svg, y, ranges[i], box, width, heights[i] > 100 ? 4 : 2);
-    for (const mark of panel.marks) drawMark[mark.mark](svg, mark, x, y, ranges[i]);
+    const y = (panel.log ? logarithmic : linear)(ranges[i], tops[i] + heights[i], tops[i]);
+    const title = panel.log ? `${panel.title} (logarithmic)` : panel.title;
+    shape(svg, "text", { x: 0, y: tops[i] - 8, class: "strong" }, fitting(title, width));
+    yTicks(svg, y, marksOf(i), box, width);
+    for (const mark of panel.marks) drawMark[mark.mark](svg, mark, x, y);
   });
   const below = total - 28;
   const count = Math.max(2, Math.floor((width - box.left) / 70));
@@ -36,7 +38,19 @@ function drawCurves(host, figure) {
 function panelRange(panel) {
   const values = panel.marks.flatMap((mark) =>
     mark.mark === "band" ? [...mark.low, ...mark.high] : mark.y);
-  return padded(span(values), panel.zero);
+  return panel.log ? span(values) : padded(span(values), panel.zero);
+}
+
+function drawPanels(host, figure) {
+  host.replaceChildren();
+  const grid = element(host, "div", { class: "small-panels" });
+  legend(host, figure.legend);
+  // As few rows as fit, and all of them about as full.
+  const count = figure.panels.length;
+  const rows = Math.ceil(count / Math.max(1, Math.floor(host.clientWidth / 250)));
+  grid.style.setProperty("--columns", Math.ceil(count / rows));
+  const plots = figure.panels.map(() => element(grid, "div", { class: "plot" }));
+  plots.forEach((plot, i) => drawCurves(plot, figure.panels[i]));
 }
 
 const drawMark = {
@@ -125,14 +139,17 @@ function drawRows(host, figure) {
   const range = padded([0, span(bars.flatMap((bar) => [bar.value, bar.high]))[1]], true);
   const widest = Math.max(...figure.groups.map((group) => widthOf(group.name)));
   const left = Math.min(widest, width * 0.38) + 10;
-  const x = linear(range, left, width - 10);
+  const texts = bars.map((bar) => (figure.labels ? brief3(bar.value) : ""));
+  const x = linear(range, left, width - 10 - Math.max(...texts.map(widthOf)));
   const bottom = height - 36;
   const marks = ticks(range, Math.max(2, Math.floor((width - left) / 70)));
   for (const tick of marks) {
     shape(svg, "line", { class: "grid-line", x1: x(tick.at), x2: x(tick.at), y1: 0, y2: bottom });
   }
   xTicks(svg, marks, x, bottom + 15, width);
-  shape(svg, "text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, figure.axis);
+  const half = widthOf(figure.axis) / 2;
+  const middle = Math.max(half + 1, Math.min((left + width) / 2, width - half - 1));
+  shape(svg, "text", { x: middle, y: height - 4, "text-anchor": "middle" }, figure.axis);
   const spots = [];
   let y = 4;
   for (const group of figure.groups) {
@@ -141,6 +158,10 @@ function drawRows(host, figure) {
       fitting(group.name, left - 10));
     for (const bar of group.bars) {
       drawBar(svg, bar, x, y, thick);
+      if (figure.labels) {
+        const end = Math.max(x(bar.value || 0), x(bar.high || 0)) + 6;
+        shape(svg, "text", { x: end, y: y + thick - 2, class: "strong" }, brief3(bar.value));
+      }
       spots.push({ y: y + thick / 2, group: group.name, bar });
       y += thick + 2;
     }
@@ -193,11 +214,13 @@ function drawHeat(host, figure) {
   const levels = Uint8Array.from(atob(figure.levels), (letter) => letter.charCodeAt(0));
   const count = figure.labels.length;
   const places = [...new Set([0, 0.25, 0.5, 0.75, 1].map((s) => Math.round(s * (count - 1))))];
-  const left = Math.max(...places.map((place) => widthOf(brief(figure.labels[place])))) + 12;
-  const side = Math.min(host.clientWidth - left - 14, 420);
-  const height = side + 96;
+  const room = Math.max(...places.map((place) => widthOf(brief(figure.labels[place])))) + 12;
+  const bar = 28 + Math.max(widthOf(brief(figure.low)), widthOf(brief(figure.high)));
+  const side = Math.min(Math.max(240, host.clientWidth) - room - bar, 480);
+  const height = side + 58;
   const [svg, width] = picture(host, height, figure.title);
-  const [, context] = canvasOf(host, width, height, { left, top: 8, width: side, height: side });
+  const left = room + Math.max(0, (width - room - bar - side) / 2);  // in the middle
+  const [, context] = canvasOf(host, width, height, { left, top: 20, width: side, height: side });
   const cells = new OffscreenCanvas(count, count);
   const image = new ImageData(count, count);
   levels.forEach((level, i) => image.data.set([...numberColor(level / 255), 255], 4 * i));
@@ -207,28 +230,25 @@ function drawHeat(host, figure) {
   const middle = (place) => (place + 0.5) / count * side;
   for (const place of places) {
     const text = brief(figure.labels[place]);
-    const y = Math.min(Math.max(8 + middle(place) + 4, 14), side + 8);
+    const y = Math.min(Math.max(20 + middle(place) + 4, 26), side + 20);
     shape(svg, "text", { x: left - 6, y, "text-anchor": "end" }, text);
   }
   const marks = places.map((at) => ({ at, text: brief(figure.labels[at]) }));
-  xTicks(svg, marks, (at) => left + middle(at), side + 24, width);
-  shape(svg, "text", { x: left + side / 2, y: side + 42, "text-anchor": "middle" }, figure.target);
-  drawColorBar(host, svg, figure, { left, side, width, height, top: side + 54 });
+  xTicks(svg, marks, (at) => left + middle(at), side + 36, width);
+  shape(svg, "text", { x: left + side / 2, y: side + 54, "text-anchor": "middle" }, figure.target);
+  drawColorBar(host, svg, figure, { left: left + side + 14, side, width, height });
   readHeat(host, figure, levels, { left, side, width, height });
 }
 
-function drawColorBar(host, svg, figure, { left, side, width, height, top }) {
-  const [, context] = canvasOf(host, width, height, { left, top, width: side, height: 10 });
-  for (let x = 0; x < side; x++) {
-    context.fillStyle = `rgb(${numberColor(x / side)})`;
-    context.fillRect(x, 0, 1.5, 10);
+function drawColorBar(host, svg, figure, { left, side, width, height }) {
+  const [, context] = canvasOf(host, width, height, { left, top: 20, width: 10, height: side });
+  for (let y = 0; y < side; y++) {
+    context.fillStyle = `rgb(${numberColor(1 - y / side)})`;
+    context.fillRect(0, y, 10, 1.5);
   }
-  const y = top + 26;
-  const ends = [brief(figure.low), brief(figure.high)];
-  shape(svg, "text", { x: left, y }, ends[0]);
-  shape(svg, "text", { x: left + side, y, "text-anchor": "end" }, ends[1]);
-  const room = side - 2 * Math.max(...ends.map(widthOf)) - 16;
-  shape(svg, "text", { x: left + side / 2, y, "text-anchor": "middle" }, fitting(figure.name, room));
+  shape(svg, "text", { x: left + 14, y: 30 }, brief(figure.high));
+  shape(svg, "text", { x: left + 14, y: side + 20 }, brief(figure.low));
+  shape(svg, "text", { x: left + 10, y: 12, "text-anchor": "end" }, fitting(figure.name, side));
 }
 
 function readHeat(host, figure, levels, { left, side, width, height }) {
@@ -243,7 +263,7 @@ function readHeat(host, figure, levels, { left, side, width, height }) {
     point(event) {
       const place = placeIn(host, event, width, height);
       const x = Math.floor((place.x - left) / side * count);
-      const y = Math.floor((place.y - 8) / side * count);
+      const y = Math.floor((place.y - 20) / side * count);
       if (x < 0 || y < 0 || x >= count || y >= count) return hideTip();
       Object.assign(at, { x, y });
       return show({ x: event.clientX, y: event.clientY });
@@ -253,7 +273,7 @@ function readHeat(host, figure, levels, { left, side, width, height }) {
       at.x = Math.min(count - 1, Math.max(0, at.x + right * jump));
       at.y = Math.min(count - 1, Math.max(0, at.y + down * jump));
       const middle = (place) => (place + 0.5) / count * side;
-      show(placeOn(host, left + middle(at.x), 8 + middle(at.y), width, height));
+      show(placeOn(host, left + middle(at.x), 20 + middle(at.y), width, height));
     },
     leave: hideTip,
   });

@@ -4,13 +4,14 @@ charts.js and points.js draw a description in the page, paper.py draws the same 
 kind of figure is one function here, one in each of the two, and one line in their tables.
 
 curves   panels of lines above one another, over a shared x
+panels   several of those side by side, each with axes of its own
 rows     bars with intervals, one row each, in groups
 heat     a square matrix
 scatter  predicted against true values
 map      features in two dimensions, coloured by a column that the reader chooses
 
 Text in a description is plain text: whoever draws it must not read markup in it. A colour is the
-number of a run, or "soft" for what is in the background.
+number of a run, "stage-0" and so on for a stage, or "soft" for what is in the background.
 """
 
 import base64
@@ -30,8 +31,13 @@ Figure = dict[str, Any]
 MAX_BARS = 20
 """Values of a column that get a bar."""
 
+LOG_FROM = 30
+"""Curves whose largest value is so many times the smallest one get a logarithmic axis."""
+
 # Okabe and Ito's colours that stand out on white and on black, one for each run.
 RUN_COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7")
+# Colours of the stages of a training, none of them that of a run.
+STAGE_COLORS = ("#5a4fcf", "#b0413e", "#2e7d32", "#8d6e00", "#00838f", "#a0408f")
 # Paul Tol's muted colours, the darkest one lightened for dark pages; grey is for the rest.
 CATEGORY_COLORS = (
     *("#cc6677", "#5a4fcf", "#ddcc77", "#117733", "#88ccee"),
@@ -139,7 +145,8 @@ def line(
 def curves(x_title: str, panels: Sequence[Figure], *, whole_numbers: bool = False) -> Figure:
     """Panels that share their x axis, which may have whole numbers only.
 
-    A panel is {"title", "marks", "zero": whether the y axis starts at 0, "height": relative}.
+    A panel is {"title", "marks", "zero": whether the y axis starts at 0, "height": relative,
+    "log": whether the y axis is logarithmic}.
     """
     lines = [mark for panel in panels for mark in panel["marks"] if mark["mark"] == "line"]
     return {
@@ -156,31 +163,51 @@ def _legend(entries: Iterable[tuple[str, int | str, int]]) -> list[Figure]:
     return legend if len(legend) > 1 else []
 
 
-def training_figure(stages: Sequence[str], panels: Mapping[str, Columns], *, color: int) -> Figure:
-    """Curves over the epochs of all stages, one panel below the other, a dash per stage.
+def training_figure(
+    stages: Sequence[str], epochs: Columns, errors: Columns, losses: Mapping[str, Columns]
+) -> Figure:
+    """The validation error over all stages, then the losses of each stage, a colour per stage.
 
-    Each epoch has the name of its stage and, by the title of a panel, a value there. A panel
-    without a value is left out.
+    Losses of different stages do not compare, so each has its own panel and axis. All arguments
+    have a value per epoch: the name of its stage, its number there, and by title the losses. A
+    curve without a value is left out, and a lone point unless there is nothing else.
     """
     names = list(dict.fromkeys(stages))
-    of_stage, epochs = np.array(stages), np.arange(1, len(stages) + 1)
-    drawn = []
-    for title, values in panels.items():
-        marks = [
-            line(epochs[here], values[here], stage, color=color, dash=number)
-            for number, stage in enumerate(names)
-            if (here := (of_stage == stage) & np.isfinite(values)).any()
-        ]
-        if marks:
-            drawn.append({"title": title, "marks": marks, "zero": title.startswith("gap")})
-    epoch = "epoch, all stages" if len(names) > 1 else "epoch"
-    return curves(epoch, drawn, whole_numbers=True)
+    here = {stage: np.array(stages) == stage for stage in names}
+    colors = {stage: f"stage-{number}" for number, stage in enumerate(names)}
+    count = np.arange(1, len(stages) + 1)
+    over_all = "epoch, all stages" if len(names) > 1 else "epoch"
+    known = [stage for stage in names if np.isfinite(errors[here[stage]]).any()]
+    lines = [line(count[here[s]], errors[here[s]], s, color=colors[s]) for s in known]
+    panels = [_small_panel("validation error", over_all, lines)] if known else []
+    for stage in names:
+        for title, values in losses.items():
+            x, y = epochs[here[stage]], values[here[stage]]
+            if np.isfinite(y).any():
+                name = f"{stage}: {title}" if len(names) > 1 else title
+                marks = [line(x, y, stage, color=colors[stage])]
+                panels.append(_small_panel(name, "epoch", marks))
+    curved = [
+        panel for panel in panels if any(len(m["x"]) > 1 for m in panel["panels"][0]["marks"])
+    ]
+    legend = _legend((stage, colors[stage], 0) for stage in names)
+    return {"kind": "panels", "panels": curved or panels, "legend": legend}
 
 
-def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Figure:
+def _small_panel(title: str, x_title: str, marks: Sequence[Figure]) -> Figure:
+    """One panel as a figure of its own, on a logarithmic axis where values differ much."""
+    values = [value for mark in marks for value in mark["y"]]
+    log = min(values) > 0 and max(values) >= LOG_FROM * min(values)
+    panel = {"title": title, "marks": list(marks), "zero": False, "log": log}
+    return curves(x_title, [panel], whole_numbers=True) | {"title": title, "legend": []}
+
+
+def bins_figure(
+    target: str, runs: Sequence[tuple[str, int, TargetBins]], *, tall: bool = False
+) -> Figure:
     """Error by the value of a target, with the number of samples below it.
 
-    Takes name, colour and bins of each run.
+    Takes name, colour and bins of each run. A tall figure is as high as a scatter plot.
     """
     above = []
     for name, color, bins in runs:
@@ -195,8 +222,13 @@ def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Fig
     counts, what = (bins.n, "test") if bins.n_train is None else (bins.n_train, "training")
     steps = {"mark": "steps", "edges": rounded(bins.edges), "y": rounded(counts), "color": "soft"}
     panels = [
-        {"title": "MAE", "marks": above, "zero": True},
-        {"title": f"{what} samples", "marks": [steps], "zero": True, "height": 0.45},
+        {"title": "mean absolute error", "marks": above, "zero": True, "height": 2 if tall else 1},
+        {
+            "title": f"{what} samples",
+            "marks": [steps],
+            "zero": True,
+            "height": 0.9 if tall else 0.45,
+        },
     ]
     return curves(short(target), panels)
 
@@ -204,7 +236,7 @@ def bins_figure(target: str, runs: Sequence[tuple[str, int, TargetBins]]) -> Fig
 # ----------------------------------------------------------------------------------------- rows
 
 
-def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int, ErrorGroup]]]) -> Figure:
+def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int | str, ErrorGroup]]]) -> Figure:
     """Bars with intervals: for each group, (name, colour, values) of every bar."""
     drawn = []
     for title, bars in groups.items():
@@ -269,9 +301,11 @@ def point_map(points: Columns, titles: tuple[str, str]) -> Figure:
     return {"kind": "map", "titles": list(titles), "x": rounded(x), "y": rounded(y)}
 
 
-def heat(matrix: SimilarityMatrix, *, name: str) -> Figure:
-    """A similarity matrix; name says which similarity it is."""
-    low, high = limits_of(matrix.values)
+def heat(
+    matrix: SimilarityMatrix, *, name: str, limits: tuple[float, float] | None = None
+) -> Figure:
+    """A similarity matrix; name says which similarity it is, limits what the colours span."""
+    low, high = limits or limits_of(matrix.values)
     span = (high - low) or 1.0
     low, high = low + 0.0, high + 0.0  # no minus zero
     # A byte per cell: finer steps are not seen, and the page stays small.

@@ -46,7 +46,9 @@ function picture(host, height, label) {
 }
 
 function runColor(color) {
-  return color === "soft" ? "var(--bars)" : `var(--run-${color % 6})`;
+  if (color === "soft") return "var(--bars)";
+  const stage = String(color).match(/^stage-(\d+)$/);
+  return stage ? `var(--stage-${stage[1] % 6})` : `var(--run-${color % 6})`;
 }
 
 function styled(name) {
@@ -103,10 +105,33 @@ function brief(value) {
   return text.replace("-", "−");
 }
 
+function brief3(value) {
+  return Number.isFinite(value) ? brief(Number(value.toPrecision(3))) : "-";
+}
+
 function linear([low, high], from, to) {
   const scale = (value) => from + (value - low) / (high - low || 1) * (to - from);
   scale.back = (place) => low + (place - from) / (to - from) * (high - low);
   return scale;
+}
+
+function logarithmic([low, high], from, to) {
+  const scale = linear([Math.log(low), Math.log(high)], from, to);
+  return (value) => scale(Math.log(value));
+}
+
+function valueTicks(panel, range, count) {
+  if (!panel.log) return ticks(range, count);
+  // 1, 2 and 5 of every power of ten; of more than fit, the powers alone.
+  const [low, high] = range.map((end) => Math.floor(Math.log10(end)));
+  const found = [];
+  for (let power = low; power <= high; power++) {
+    for (const factor of high - low > 1 ? [1] : [1, 2, 5]) {
+      const at = factor * 10 ** power;
+      if (at >= range[0] * 0.999 && at <= range[1] * 1.001) found.push({ at, text: brief(at) });
+    }
+  }
+  return found;
 }
 
 // ------------------------------------------------------------------------------------------ text
@@ -128,8 +153,8 @@ function fitting(text, room) {
   return cut(kept);
 }
 
-function yTicks(svg, scale, range, box, width, count) {
-  for (const tick of ticks(range, count)) {
+function yTicks(svg, scale, marks, box, width) {
+  for (const tick of marks) {
     const y = scale(tick.at);
     shape(svg, "line", { class: "grid-line", x1: box.left, x2: width - box.right, y1: y, y2: y });
     shape(svg, "text", { x: box.left - 6, y: y + 4, "text-anchor": "end" }, tick.text);

@@ -30,7 +30,7 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
-def number(value: object) -> str:
+def number(value: object, digits: int = 4) -> str:
     """A number with four digits, a count with all of its own; a dash for everything else.
 
     >>> number(12.3), number(20000), number(None), number(float("nan")), number(123456.7)
@@ -38,7 +38,27 @@ def number(value: object) -> str:
     """
     if isinstance(value, int):
         return f"{value:,}"
-    return _digits(value, 4) if isinstance(value, float) and math.isfinite(value) else "-"
+    return _digits(value, digits) if isinstance(value, float) and math.isfinite(value) else "-"
+
+
+def capital(words: str) -> str:
+    """Words that begin a line."""
+    return words[:1].upper() + words[1:]
+
+
+def duration(seconds: float | None) -> str:
+    """A time that a person reads at a glance.
+
+    >>> duration(9.107), duration(75), duration(7300), duration(None)
+    ('9.1 s', '1 min 15 s', '2 h 2 min', '-')
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "-"
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, part = divmod(minutes, 60)
+    return f"{hours} h {part} min" if hours else f"{minutes} min {rest} s"
 
 
 def _digits(value: float, digits: int) -> str:
@@ -61,7 +81,7 @@ def section(title: str, about: str, content: str) -> str:
     name = title.lower().replace(" ", "-")
     return (
         f'<section id="{escape(name)}"><h2>{escape(title)}</h2>'
-        f'<p class="about">{escape(about)}</p>{content}</section>'
+        f'<p class="about">{escape(about)}</p><div>{content}</div></section>'
     )
 
 
@@ -72,7 +92,7 @@ def table(
     kind: str = "numbers",
     bold: Collection[tuple[int, int]] = (),
 ) -> str:
-    """A table that scrolls sideways where it does not fit. The first cell of a row is its name.
+    """A table, whose rows become lists on a narrow screen. The first cell of a row is its name.
 
     The style sheet knows the kinds "numbers" and "settings"; bold holds (row, column) of cells.
     """
@@ -82,7 +102,10 @@ def table(
             f"<strong>{escape(cell)}</strong>" if (i, j) in bold else escape(cell)
             for j, cell in enumerate(cells, start=1)
         ]
-        data = "".join(f"<td>{cell}</td>" for cell in marked)
+        data = "".join(
+            f'<td data-label="{escape(title)}">{cell}</td>'
+            for title, cell in zip(head[1:], marked, strict=True)
+        )
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{data}</tr>')
     titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
     return (
@@ -111,9 +134,13 @@ def slot(figures: list[Figure], figure: Figure, caption: str, *, note: str = "",
     )
 
 
-def grid(slots: Sequence[str], kind: str = "") -> str:
-    """Figures side by side, as many as the screen is wide; nothing if there are none."""
-    return f'<div class="grid {kind}">{"".join(slots)}</div>' if slots else ""
+def grid(slots: Sequence[str], kind: str = "", *, columns: int | None = None) -> str:
+    """Figures side by side that fill the width; nothing if there are none.
+
+    Two or four make two columns; other numbers three, so that few rows have a gap.
+    """
+    count = columns or {1: 1, 2: 2, 4: 2}.get(len(slots), 3)
+    return f'<div class="grid of-{count} {kind}">{"".join(slots)}</div>' if slots else ""
 
 
 def fill(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.files import write_file
-from rnc.report.figures import CATEGORY_COLORS, RUN_COLORS, Figure, file_name, short
+from rnc.report.figures import CATEGORY_COLORS, RUN_COLORS, STAGE_COLORS, Figure, file_name, short
 
 try:
     import matplotlib as mpl
@@ -94,7 +94,10 @@ def _sheet(height: float, rows: int = 1, shares: Sequence[float] = (1,)) -> tupl
 
 
 def _color(color: int | str) -> str:
-    return _GREY if isinstance(color, str) else RUN_COLORS[color % len(RUN_COLORS)]
+    if isinstance(color, int):
+        return RUN_COLORS[color % len(RUN_COLORS)]
+    kind, _, number = color.partition("-")
+    return STAGE_COLORS[int(number) % len(STAGE_COLORS)] if kind == "stage" else _GREY
 
 
 def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
@@ -115,16 +118,39 @@ def _curves(figure: Figure) -> Drawing:
     shares = [panel.get("height", 1) for panel in figure["panels"]]
     drawing, axes = _sheet(0.7 + 1.15 * sum(shares), len(shares), shares)
     for ax, panel in zip(axes, figure["panels"], strict=True):
-        for mark in panel["marks"]:
-            _MARKS[mark["mark"]](ax, mark)
+        _panel(ax, panel)
         ax.set_ylabel(panel["title"])
-        if panel.get("zero"):
-            ax.set_ylim(bottom=0)
-    axes[-1].set_xlabel(figure["x"]["title"])
-    if figure["x"]["whole"]:
-        axes[-1].xaxis.get_major_locator().set_params(integer=True)
+    _x_axis(axes[-1], figure)
     _legend(drawing, figure["legend"])
     return drawing
+
+
+def _panels(figure: Figure) -> Drawing:
+    count = len(figure["panels"])
+    drawing = Drawing(figsize=(WIDTH, 0.4 + 1.5 * count), layout="constrained")
+    FigureCanvasAgg(drawing)
+    axes = drawing.subplots(count, 1, squeeze=False)[:, 0]
+    for ax, curves in zip(axes, figure["panels"], strict=True):
+        _panel(ax, curves["panels"][0])
+        ax.set_title(curves["title"], loc="left")
+        _x_axis(ax, curves)
+    _legend(drawing, figure["legend"])
+    return drawing
+
+
+def _panel(ax: Axes, panel: Figure) -> None:
+    for mark in panel["marks"]:
+        _MARKS[mark["mark"]](ax, mark)
+    if panel.get("zero"):
+        ax.set_ylim(bottom=0)
+    if panel.get("log"):
+        ax.set_yscale("log")
+
+
+def _x_axis(ax: Any, figure: Figure) -> None:
+    ax.set_xlabel(figure["x"]["title"])
+    if figure["x"]["whole"]:
+        ax.xaxis.get_major_locator().set_params(integer=True)
 
 
 def _line(ax: Axes, mark: Figure) -> None:
@@ -214,6 +240,7 @@ def _map(figure: Figure, column: Figure, values: Sequence[Any]) -> Drawing:
 
 _DRAWERS: dict[str, Callable[[Figure], Drawing]] = {
     "curves": _curves,
+    "panels": _panels,
     "rows": _rows,
     "heat": _heat,
     "scatter": _scatter,

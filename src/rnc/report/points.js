@@ -60,8 +60,7 @@ function drawScale() {
 
 function drawPoints(host, figure) {
   const isMap = figure.kind === "map";
-  const size = Math.min(460, Math.max(240, host.clientWidth));
-  const height = isMap ? Math.round(size * 0.86) : size;
+  const height = Math.min(480, Math.max(240, host.clientWidth));
   const [svg, width] = picture(host, height, figure.title);
   const ranges = isMap ? [padded(span(figure.x)), padded(span(figure.y))]
     : [figure.limits, figure.limits];
@@ -72,7 +71,7 @@ function drawPoints(host, figure) {
   shape(svg, "text", { x: 0, y: 14 }, figure.titles[1] + " ↑");
   shape(svg, "text", { x: width - 2, y: height - 6, "text-anchor": "end" }, figure.titles[0] + " →");
   if (!isMap) {
-    yTicks(svg, y, ranges[1], box, width, 5);
+    yTicks(svg, y, ticks(ranges[1], 5), box, width);
     const count = Math.max(2, Math.floor(width / 80));
     xTicks(svg, ticks(ranges[0], count), x, height - box.bottom + 15, width);
     const [low, high] = figure.limits;
@@ -268,7 +267,7 @@ function readPoints(cloud) {
 // ------------------------------------------------------------------------------------------- start
 
 const drawers = {
-  curves: drawCurves, rows: drawRows, heat: drawHeat, scatter: drawPoints, map: drawPoints,
+  curves: drawCurves, panels: drawPanels, rows: drawRows, heat: drawHeat, scatter: drawPoints, map: drawPoints,
 };
 const hosts = [...document.querySelectorAll("[data-figure]")];
 const drawn = new Map();

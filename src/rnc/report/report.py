@@ -14,8 +14,9 @@ from rnc.report import page
 from rnc.report.figures import Figure
 from rnc.report.runs import ReportRun, read_runs
 from rnc.report.samples import Pictures, page_data, pictures_of
-from rnc.report.sections import READERS, SECTIONS
-from rnc.report.sections.numbers import cards, union
+from rnc.report.sections import READERS, SECTIONS, SIDE_BY_SIDE
+from rnc.report.sections.numbers import union
+from rnc.report.sections.top import draw_answer
 from rnc.run.folder import REPORT_FILE
 
 
@@ -40,7 +41,8 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     data["colors"] = {"number": draw.NUMBER_COLORS, "category": draw.CATEGORY_COLORS}
     sheets = [sheet.uri for sheet in content.pictures.sheets]
     title = f"Regression of {', '.join(union(run.targets for run in content.runs))}"
-    subtitle = f"Runs: {', '.join(run.name for run in content.runs)}"
+    names = ", ".join(run.name for run in content.runs)
+    subtitle = f"Run: {names}" if len(content.runs) == 1 else f"Runs: {names}"
     layout = "single" if len(content.runs) == 1 else "several"
     out = Path(runs[0]) / REPORT_FILE if out is None else Path(out)
     write_text(out, page.fill(title, subtitle, content.body, data, sheets, layout=layout))
@@ -61,8 +63,20 @@ def _content(folders: Sequence[Path]) -> ReportContent:
     runs = read_runs([Path(folder) for folder in folders], READERS)
     pictures = pictures_of(runs)
     figures: list[Figure] = []
+    top = draw_answer(runs, figures)
     parts = [draw_section(runs, pictures, figures) for draw_section in SECTIONS]
     titles = re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', "".join(parts))
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title in titles)
-    body = f'<nav aria-label="Sections">{links}</nav>{cards(runs)}' + "\n".join(parts)
-    return ReportContent(runs, pictures, figures, body)
+    nav = f'<nav aria-label="Sections">{links}</nav>'
+    sections = _in_pairs(parts) if len(runs) == 1 and len(runs[0].targets) == 1 else parts
+    return ReportContent(runs, pictures, figures, top + nav + "\n".join(sections))
+
+
+def _in_pairs(parts: Sequence[str]) -> list[str]:
+    """Sections of one run, of which each has one figure: two stand side by side."""
+    drawn = dict(zip(SECTIONS, parts, strict=True))
+    for left, right in SIDE_BY_SIDE:
+        if drawn[left] and drawn[right]:
+            drawn[left] = f'<div class="two">{drawn[left]}{drawn[right]}</div>'
+            drawn[right] = ""
+    return list(drawn.values())

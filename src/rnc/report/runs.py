@@ -1,5 +1,6 @@
 """The runs of a page: what their folders hold, and which of their samples the page shows."""
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,22 @@ class FeatureMap(NamedTuple):
     """Samples before thinning."""
 
 
+class SeedScore(NamedTuple):
+    """A score of every seed of a run."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Of all seeds."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def spread(self) -> float | None:
+        """Their standard deviation; None for a single seed."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
+
+
 @dataclass(eq=False)
 class ReportRun:
     """A run as a page shows it."""
@@ -59,6 +76,8 @@ class ReportRun:
     """What the readers of the sections made of each analysis."""
     notes: list[str] = field(default_factory=list)
     """A sentence for everything that is missing or cannot be used."""
+    other_seeds: list["ReportRun"] = field(default_factory=list)
+    """Runs that differ in nothing but the seed: they count in the scores, figures show this one."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -76,14 +95,37 @@ class ReportRun:
         return self.config.get("fit") or {}
 
     @property
+    def seeds(self) -> list["ReportRun"]:
+        """This run and those of the other seeds."""
+        return [self, *self.other_seeds]
+
+    @property
+    def title(self) -> str:
+        """Of a figure that shows this run, not the mean over its seeds."""
+        return f"{self.name}, seed {self.fit.get('seed')}" if self.other_seeds else self.name
+
+    def over_seeds(self, *keys: str) -> "SeedScore | None":
+        """The entry of scores.json below these keys, of all seeds; None where one has none."""
+        values = [run.score(*keys) for run in self.seeds]
+        known = [float(v) for v in values if isinstance(v, float | int) and math.isfinite(v)]
+        return SeedScore(tuple(known)) if len(known) == len(values) else None
+
+    @property
     def seconds(self) -> float | None:
         """Time that all epochs took."""
         history = self.folder.history
         return None if history is None else float(history["seconds"].sum())
 
+    def score(self, *keys: str) -> object:
+        """The entry of scores.json below these keys; None where it is not there."""
+        entry: Any = self.folder.scores
+        for key in keys:
+            entry = entry.get(key) if isinstance(entry, dict) else None
+        return entry
+
     def scores(self, key: str) -> dict[str, Any]:
         """An entry of scores.json; empty where it is not there."""
-        entry = self.folder.scores.get(key)
+        entry = self.score(key)
         return entry if isinstance(entry, dict) else {}
 
     @cached_property
@@ -156,18 +198,47 @@ class ReportRun:
 def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) -> list[ReportRun]:
     """The runs in these folders, each folder once. Runs that share a name get their folders' too.
 
+    Runs that differ in nothing but the seed become one, which is drawn by the first.
+
     The readers, by name, are those of the analyses that the sections draw. An analysis is optional:
     if its reader cannot use what it wrote, the page says so and goes on.
     """
     folders = list({folder.resolve(): folder for folder in folders}.values())
-    partial = [read_partial(folder) for folder in folders]
-    names = [run.name for run in partial]
+    groups = group_by_seed([read_partial(folder) for folder in folders])
+    names = [_common_name(group) for group in groups]
     runs = []
-    for color, run in enumerate(partial):
-        name = f"{run.name} ({run.path.as_posix()})" if names.count(run.name) > 1 else run.name
+    for color, (run, *others) in enumerate(groups):
+        name = names[color]
+        name = f"{name} ({run.path.as_posix()})" if names.count(name) > 1 else name
         analyses, notes = _read_analyses(run, readers)
-        runs.append(ReportRun(run, name, color, analyses, run.missing + notes))
+        seeds = [ReportRun(other, name, color, {}, other.missing) for other in others]
+        runs.append(ReportRun(run, name, color, analyses, run.missing + notes, seeds))
     return runs
+
+
+def group_by_seed(runs: Sequence[PartialRun]) -> list[list[PartialRun]]:
+    """Runs that differ in nothing but the seed together, in the order in which they first come."""
+    groups: dict[str, list[PartialRun]] = {}
+    for run in runs:
+        fit = dict(run.config.get("fit") or {})
+        seed = fit.pop("seed", None)
+        same = [fit, *(run.config.get(key) for key in ("name", "data", "model"))]
+        key = json.dumps(same, sort_keys=True, default=str)
+        # The same seed twice is another run, whatever makes it one.
+        taken = [(other.config.get("fit") or {}).get("seed") for other in groups.get(key, [])]
+        if seed is None or seed in taken:
+            key = str(run.path)
+        groups.setdefault(key, []).append(run)
+    return list(groups.values())
+
+
+def _common_name(group: Sequence[PartialRun]) -> str:
+    """What the names of a group begin with, as "rnc" for "rnc-0" and "rnc-1"."""
+    if len(group) == 1:
+        return group[0].name
+    first, names = group[0].name, [run.name for run in group]
+    length = next(i for i in range(len(first), -1, -1) if all(n[:i] == first[:i] for n in names))
+    return first if length == len(first) else first[:length].rstrip("-_. 0123456789") or first
 
 
 def thin(n: int, limit: int = MAX_POINTS) -> RowNumbers:

@@ -5,13 +5,22 @@ from collections.abc import Callable, Sequence
 from rnc.report.figures import Figure
 from rnc.report.runs import AnalysisReader, ReportRun
 from rnc.report.samples import Pictures
-from rnc.report.sections import errors, features, numbers, robustness, training, worst
+from rnc.report.sections import (
+    comparison,
+    configuration,
+    errors,
+    features,
+    numbers,
+    robustness,
+    training,
+    worst,
+)
 
 DrawSection = Callable[[Sequence[ReportRun], Pictures, list[Figure]], str]
 """Runs, their pictures, and the figures of the page, which it adds to -> HTML, "" for nothing."""
 
 SECTIONS: tuple[DrawSection, ...] = (
-    numbers.draw_scores,
+    comparison.draw_scores,
     features.draw_maps,
     features.draw_similarities,
     errors.draw_predictions,
@@ -21,8 +30,14 @@ SECTIONS: tuple[DrawSection, ...] = (
     robustness.draw_corruption,
     robustness.draw_other_data,
     training.draw_training,
-    numbers.draw_configuration,
+    configuration.draw_configuration,
 )
+
+SIDE_BY_SIDE: tuple[tuple[DrawSection, DrawSection], ...] = (
+    (features.draw_maps, features.draw_similarities),
+    (errors.draw_predictions, errors.draw_target_errors),
+)
+"""Sections that share a row of a page about one run; the second comes right after the first."""
 
 # The readers of the analyses that the sections draw. The page lists unusable ones in this order.
 READERS: dict[str, AnalysisReader] = {

@@ -34,7 +34,7 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
             if len(shown):
                 figure = draw.scatter(true[shown], predicted[shown], target=target, limits=limits)
                 figure |= {"run": i, "points": run.places(shown), "color": run.color}
-                title, file = f"{run.name}: {target}", f"predicted {run.name} {target}"
+                title, file = f"{run.title}: {target}", f"predicted {run.name} {target}"
                 slots.append(page.slot(figures, figure, title, file=file))
         grids.append(page.grid(slots, "pairs"))
     about = "Each point is a test sample. On the dashed line, the prediction is right."
@@ -76,6 +76,7 @@ def _read_bins(bins: Mapping[str, Any]) -> TargetBins:
 def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The error by the value of each target, and by how often training had its label."""
     slots = []
+    shots = {f"{shot} shot": bars for shot in SHOTS if (bars := _shot_bars(runs, shot))}
     for target in union(run.targets for run in runs):
         bins = [
             (run.name, run.color, run.analyses["targets"][target])
@@ -83,13 +84,13 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
             if target in run.analyses.get("targets", {})
         ]
         if bins:
-            figure, title = draw.bins_figure(target, bins), f"Error by {target}"
+            figure = draw.bins_figure(target, bins, tall=len(runs) == 1 and not shots)
+            title = f"Error by {target}"
             slots.append(page.slot(figures, figure, title, file=title))
     about = (
         "Mean absolute error of test samples by their true value, with 95 % intervals as bands. "
         "Below it, the number of samples: errors often grow where training had few."
     )
-    shots = {f"{shot} shot": bars for shot in SHOTS if (bars := _shot_bars(runs, shot))}
     if shots:
         figure = draw.rows("MAE", shots)
         slots.append(page.slot(figures, figure, "Error by shot group", file="error-by-shots"))

@@ -14,6 +14,7 @@ from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
 
 _METHODS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+_ENOUGH_COLORS = 0.6  # share of a common colour scale that every run should use
 _SIMILARITIES = {
     "l2": "minus L2 distance",
     "l1": "minus L1 distance",
@@ -58,7 +59,7 @@ def draw_maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figur
         figure = draw.point_map(run.map.points, run.map.axes)
         figure |= {"run": i, "points": run.places(run.map.rows)}
         note, file = _note(run, run.map), f"map {run.name}"
-        slots.append(page.slot(figures, figure, run.name, note=note, file=file))
+        slots.append(page.slot(figures, figure, run.title, note=note, file=file))
         methods.append(run.map.method)
     if not slots:
         return ""
@@ -86,10 +87,8 @@ def _note(run: ReportRun, drawn: FeatureMap) -> str:
     spearman = run.scores("test").get("spearman")
     if isinstance(spearman, float):
         words.append(f"Order kept: Spearman {spearman:.3f}.")
-    for column, (score, chance) in readable_columns(run).items():
-        if isinstance(score, float):
-            beside = "" if chance is None else f" (chance {chance:.2f})"
-            words.append(f"Readable from the features: {column} {score:.2f}{beside}.")
+    for column, readable in readable_columns(run).items():
+        words.append(f"{page.capital(column)} in the features: {readable.words}.")
     return " ".join(words)
 
 
@@ -106,17 +105,35 @@ def read_similarity(result: AnalysisResult, run: PartialRun) -> SimilarityMatrix
 
 def draw_similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """The similarity matrix of every run, in the order of the target."""
+    drawn = [(run, run.analyses["similarity"]) for run in runs if "similarity" in run.analyses]
+    names = [_SIMILARITIES.get(str(run.fit.get("similarity", "l2")), "similarity") for run in runs]
+    limits = _common_limits([matrix for _, matrix in drawn]) if len(set(names)) == 1 else None
     slots = []
-    for run in runs:
-        matrix: SimilarityMatrix | None = run.analyses.get("similarity")
-        if matrix is not None:
-            name = _SIMILARITIES.get(str(run.fit.get("similarity", "l2")), "similarity")
-            note, file = f"{len(matrix.labels)} samples", f"similarity {run.name}"
-            figure = draw.heat(matrix, name=name)
-            slots.append(page.slot(figures, figure, run.name, note=note, file=file))
+    for run, matrix in drawn:
+        name = _SIMILARITIES.get(str(run.fit.get("similarity", "l2")), "similarity")
+        note, file = f"{len(matrix.labels)} samples", f"similarity {run.name}"
+        figure = draw.heat(matrix, name=name, limits=limits)
+        slots.append(page.slot(figures, figure, run.title, note=note, file=file))
     about = (
         "How similar the features of two samples are. Rows and columns are in the order of the "
         "target. If the features keep that order, the similarity falls steadily away from the "
         "diagonal."
     )
+    if len(slots) > 1:
+        about += (
+            " Each run has a colour scale of its own, from its least to its most similar pair: "
+            "their features differ in size, so compare the patterns, not the numbers."
+            if limits is None
+            else " All runs share one colour scale."
+        )
     return page.section("Similarity", about, page.grid(slots, "pairs"))
+
+
+def _common_limits(matrices: Sequence[SimilarityMatrix]) -> tuple[float, float] | None:
+    """Limits for all matrices; None where they would leave one of them with few colours."""
+    limits = [draw.limits_of(matrix.values) for matrix in matrices]
+    if not limits:
+        return None
+    low, high = min(low for low, _ in limits), max(high for _, high in limits)
+    narrowest = min(high - low for low, high in limits)
+    return (low, high) if narrowest >= _ENOUGH_COLORS * (high - low) else None

@@ -25,7 +25,7 @@ def draw_worst_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: li
     for i, run in enumerate(runs):
         cells = [_cell(run, row, _picture(i, row, pictures)) for row in run.worst.tolist()]
         if cells:
-            title = f"<h3>{page.escape(run.name)}</h3>" if len(runs) > 1 else ""
+            title = f"<h3>{page.escape(run.title)}</h3>" if len(runs) > 1 else ""
             parts.append(f'{title}<ol class="gallery">{"".join(cells)}</ol>')
     about = (
         "The test samples with the largest errors, true value → prediction. Often their labels are "
