@@ -252,7 +252,7 @@ def test_table_without_file_names_lists_its_columns(tmp_path):
 def test_file_names_without_a_folder_ask_for_it(tmp_path):
     path = csv_of(tmp_path, pic=[f"{i}.jpg" for i in range(40)])
     with pytest.raises(
-        DataError, match=r"'pic' holds names of image files\. .*--feature-column \("
+        DataError, match=r"'pic' holds names of image files\. .*--exclude-column \("
     ):
         read_table(path, target="age")
 

@@ -2,9 +2,12 @@
 
 import importlib.util
 import json
+import math
 import sys
+from datetime import date, datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -208,18 +211,58 @@ def test_signals_can_be_prepared_from_the_metadata(tmp_path):
     check_raw(model, raw, session, inputs)
 
 
+def inputs_of(column, value):
+    """What the words of the metadata say about one value of a table."""
+    gap = pd.isna(value) or value in column.get("gap_words", [])
+    kind, inputs = column["type"], []
+    if kind == "category":
+        inputs = [float(value == category) for category in column["categories"]]
+    elif kind == "boolean" and column["mean"] is not None:
+        yes = str(value).lower() in ("yes", "y", "true", "t", "on", "1")
+        inputs = [column["mean"] if gap else float(yes)]
+    elif kind == "number" and column["scale"] is not None:
+        known = column["median"] if gap else float(value)
+        inputs = [(known - column["mean"]) / column["scale"]]
+    elif kind == "date" and column["scale"] is not None:
+        day = datetime(1, 1, 1) if gap else datetime.strptime(value, column["format"])
+        days = (day - datetime.fromisoformat(column["first"])) / timedelta(days=1)
+        inputs = [((column["median"] if gap else days) - column["mean"]) / column["scale"]]
+        midnight = day.replace(hour=0, minute=0, second=0)
+        places = {
+            "season": (day.date() - date(day.year, 1, 1)).days / 365.25,
+            "weekday": day.weekday() / 7,
+            "hour": (day - midnight).total_seconds() / 86400,
+        }
+        for part in column["parts"]:
+            angle = 2 * math.pi * places[part]
+            inputs += [0.0, 0.0] if gap else [math.sin(angle), math.cos(angle)]
+    return inputs + [float(gap)] * column["gaps"]
+
+
 @needs_onnx
 def test_tables_can_be_prepared_from_the_metadata(tmp_path):
-    import pandas as pd
-
     frame = pd.DataFrame(
         {
             "size": [1.0, None, 3.0, 7.0, 9.0, 4.0] * 5,
             "same": [2.0] * 30,
             "city": ["Oslo", "Rome", None, "Bern", "Oslo", "Rome"] * 5,
+            "garden": ["yes", "No", None, "y", "n", "YES"] * 5,
+            "never": [True] * 30,
+            "sold": [f"{1 + i}.{1 + i % 11}.202{i % 4} {i % 24}:{2 * i:02d}" for i in range(30)],
+            "power": [str(5 * i % 13) for i in range(29)] + ["n.a."],
         }
     )
+    frame.loc[[4, 20, 28, 29], "sold"] = None
     table = table_from_arrays(frame, np.arange(30.0))
+    assert [c["type"] for c in table.preprocessing["columns"]] == [
+        "number",
+        "number",
+        "category",
+        "boolean",
+        "boolean",
+        "date",
+        "number",
+    ]
     head = vars(head_config("mse", 256, table.y))
     p = table.x.shape[1]
     config = ModelConfig("table", "mlp", (p,), {}, head, ("price",), table.preprocessing)
@@ -227,22 +270,16 @@ def test_tables_can_be_prepared_from_the_metadata(tmp_path):
     export_onnx(model, tmp_path / "m.onnx")
     session = session_of(tmp_path / "m.onnx")
     said = metadata_of(session)
-
-    def inputs_of(column, value):
-        gap, inputs = pd.isna(value), []
-        if column["type"] == "category":
-            inputs = [float(value == category) for category in column["categories"]]
-        elif column["scale"] is not None:
-            known = column["median"] if gap else value
-            inputs = [(known - column["mean"]) / column["scale"]]
-        return inputs + [float(gap)] * column["gaps"]
-
     rows = [
         [x for column in said["prepare"]["columns"] for x in inputs_of(column, row[column["name"]])]
         for row in frame.to_dict("records")
     ]
     assert said["input_shape"] == [p]
+    np.testing.assert_allclose(rows, table.x, atol=1e-6)
     check_raw(model, table.x, session, np.array(rows))
+    words = " ".join(said["steps"])
+    for kind in ("number", "category", "boolean", "date"):
+        assert f"A {kind}" in words
 
 
 # ------------------------------------------------------------------------------------ refusals

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from rnc.cli.flags import Images, SkipBad, pair, value_of
+from rnc.cli.flags import DATA_FILES, Images, SkipBad, pair, value_of
 from rnc.cli.terminal import console
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ class DataFlags:
     source: Annotated[
         str,
         typer.Argument(
-            help=".csv, .tsv, .parquet or .npz; or a dataset's name, see `rnc datasets`",
-            show_default=False,
+            help=f"{DATA_FILES}; or a dataset's name, see `rnc datasets`", show_default=False
         ),
     ]
     target: Annotated[list[str] | None, "column to predict"] = None
     images: Images = None
     image_column: Annotated[str, "column of file names"] = "auto"
     feature_column: Annotated[list[str] | None, "column to predict from; default: the rest"] = None
+    exclude_column: Annotated[list[str] | None, "column not to predict from"] = None
     split_column: Annotated[str | None, "column of train/val/test; 'none': a seeded split"] = None
     group_column: Annotated[str | None, "rows that share a value stay in one split"] = None
     fractions: Annotated[
@@ -43,6 +43,7 @@ class DataFlags:
     ] = None
     split_seed: Annotated[int, "seed of a seeded split"] = 0
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
+    decimal: Annotated[str | None, "decimal sign of a CSV: , or .; default: by its look"] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     skip_bad: SkipBad = False
     fit: Annotated[
@@ -89,11 +90,13 @@ def source_of(flags: DataFlags) -> "DataSource":
         images=None if flags.images is None else str(flags.images),
         image_column=flags.image_column,
         feature_columns=None if flags.feature_column is None else tuple(flags.feature_column),
+        exclude_columns=tuple(flags.exclude_column or ()),
         split_column=flags.split_column,
         group_column=flags.group_column,
         fractions=flags.fractions,
         split_seed=flags.split_seed,
         subgroup_columns=tuple(flags.subgroup_column or ()),
+        decimal=flags.decimal,
         drop_missing=flags.drop_missing,
         skip_bad=flags.skip_bad,
         fit=flags.fit,
@@ -162,9 +165,20 @@ def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any
 
 
 def describe(table: "Table") -> None:
-    """Say what was read."""
+    """Say what was read, and what becomes of each column of a table."""
+    from rnc.data.summary import column_lines, leaks
+
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
     shape = "x".join(map(str, table.x.shape[1:]))
     if fit := table.preprocessing.get("fit"):
         shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"
-    console.print(f"{table.kind} {shape}, {counts}, target {', '.join(table.target_names)}")
+    what = f"table of {shape} inputs" if table.kind == "table" else f"{table.kind} {shape}"
+    lines = [f"{what}, {counts}, target {', '.join(table.target_names)}"]
+    lines += [f"  {line}" for line in column_lines(table.preprocessing, table.raw)]
+    lines += [
+        f"warning: {column} is {target} but for a factor and an offset. If it is not known for new "
+        f"samples, add --exclude-column {column}."
+        for column, target in leaks(table)
+    ]
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from rnc.cli.flags import Folder, Images, SkipBad
+from rnc.cli.flags import DATA_FILES, Folder, Images, SkipBad
 from rnc.cli.terminal import console, friendly, print_answer, print_scores, steps_bar
 
 
 def predict(
     run: Folder,
     source: Annotated[
-        Path, typer.Argument(help="image, folder, .csv, .tsv, .parquet or .npz", show_default=False)
+        Path, typer.Argument(help=f"image, folder, {DATA_FILES}", show_default=False)
     ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="CSV file; default: predictions.csv")

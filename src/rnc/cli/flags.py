@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo
 _LISTED = {
     "": "out target images preset scheme encoder epochs batch_size image_size seed device",
     "Data": """image_column feature_column exclude_column split_column group_column subgroup_column
-        fractions split_seed drop_missing skip_bad root dataset_option""",
+        fractions split_seed decimal drop_missing skip_bad root dataset_option""",
     "Method": """objective head head_options low high step label_distance period similarity
         temperature positives rnc_weight contrast_temperature projection_size prototypes regularizer
         regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth original""",
@@ -28,6 +28,7 @@ _LISTED = {
 PANELS = {panel: names.split() for panel, names in _LISTED.items()}
 """Where and in which order the help shows flags, by the names of their fields; "" comes first."""
 
+DATA_FILES = ".csv, .tsv, .xlsx, .parquet, .feather, .jsonl or .npz"
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Images = Annotated[Path | None, "folder that image file names are relative to"]
 Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different seeds")]

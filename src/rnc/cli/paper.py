@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import Seeds, take, typed_fields
+from rnc.cli.flags import DATA_FILES, Seeds, take, typed_fields
 from rnc.cli.terminal import GOES_ON, console, friendly, records_bar, typed_command
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rnc.experiments import Data
 
 _DIGITS = "digits"
-_SOURCES = "digits, a dataset's name, or a .csv, .tsv, .parquet or .npz file"
+_SOURCES = f"digits, a dataset's name, or a {DATA_FILES} file"
 SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
 """Fields that the lines of a table differ in: no flags of these commands."""
 

@@ -5,15 +5,23 @@ Everything is learned from the train rows and kept as a dict that JSON can hold:
     {"columns": [
         {"name": "sqft", "type": "number", "mean": 812.0, "scale": 310.5, "median": 790.0,
          "gaps": true},
-        {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": false}]}
+        {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": false},
+        {"name": "garden", "type": "boolean", "mean": 0.3, "gaps": false},
+        {"name": "sold", "type": "date", "format": "%d.%m.%Y", "first": "2021-03-01T00:00:00",
+         "mean": 410.2, "scale": 233.0, "median": 402.0, "parts": ["season", "weekday"],
+         "gaps": false}],
+     "left_out": {"id": "counts the rows"}}
 
 A number becomes (value - mean) / scale; a gap takes the median. A category becomes one 0/1 column
-per value seen in the train rows; an unseen value and a gap are all zeros. A column with gaps in
-the train rows adds a 0/1 column that marks them. A column that never varies adds nothing (its
-scale is null).
+per value seen in the train rows; an unseen value and a gap are all zeros. Yes and no become 1 and
+0; a gap takes the mean. A date becomes the days since the first one, as a number, and sine and
+cosine of its place in each of its parts (see `rnc.data.dates`), both 0 for a gap. A column with
+gaps in the train rows adds a 0/1 column that marks them. A column that never varies adds nothing
+(its scale, or the mean of yes and no, is null). In a column of numbers or dates that has
+"gap_words", these texts are gaps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,25 +29,58 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
+from rnc.data.columns import (
+    as_booleans,
+    as_numbers,
+    as_text,
+    look_at,
+    names_rows,
+    nested,
+    too_many_texts,
+)
+from rnc.data.dates import cycle, elapsed_days, parts_of, read_dates, words_of_format
 from rnc.data.errors import DataError, first_few
 from rnc.data.splits import holds_splits
 
-MOST_CATEGORIES = 100
+Learned = dict[str, Any]
+"""What is known about one column."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def fit_features(frame: pd.DataFrame, train: NDArray[Any], place: str) -> dict[str, Any]:
+def fit_features(
+    frame: pd.DataFrame,
+    train: NDArray[Any],
+    place: str,
+    *,
+    left_out: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """Learn from the train rows how to prepare every column, for `apply_features`.
 
     The index of the frame holds row numbers for messages; `train` are positions of rows.
+    `left_out` are columns that are not in the frame, and why; further ones of no use join them.
+    Without it, a column of no use raises.
     """
-    columns = [_fit_column(frame[name].iloc[train], place) for name in frame.columns]
-    preprocessing = {"columns": columns}
+    columns, reasons = [], dict(left_out or {})
+    for name in frame.columns:
+        fitted = _fit_column(frame[name], train, place, strict=left_out is None)
+        if not isinstance(fitted, str):
+            columns.append(fitted)
+        elif left_out is not None:
+            reasons[name] = fitted
+        else:
+            raise DataError(
+                f"{place}: column {name!r} {fitted}. It cannot be a feature: leave it out of the "
+                "data or of --feature-column (feature_columns=), or name it with --exclude-column "
+                "(exclude_columns=)."
+            )
+    preprocessing = {"columns": columns, **({"left_out": reasons} if reasons else {})}
     if not feature_names(preprocessing):
+        why = "".join(f" {name!r} {reason}." for name, reason in list(reasons.items())[:10])
         raise DataError(
-            f"{place}: none of its {len(columns)} feature columns ({first_few(frame.columns)}) "
-            "varies over the train rows. Add a column that does."
+            f"{place}: none of its {len(frame.columns)} feature columns "
+            f"({first_few(frame.columns)}) varies over the train rows and can be used.{why} Add a "
+            "column that does."
         )
     return preprocessing
 
@@ -71,15 +112,21 @@ def apply_features(
 
 def feature_names(preprocessing: dict[str, Any]) -> list[str]:
     """A name for each of the p columns that `apply_features` makes."""
-    names = []
-    for column in preprocessing["columns"]:
-        if column["type"] == "category":
-            names += [f"{column['name']}={category}" for category in column["categories"]]
-        elif column["scale"] is not None:
-            names.append(column["name"])
-        if column["gaps"]:
-            names.append(f"{column['name']} is missing")
-    return names
+    return [name for column in preprocessing["columns"] for name in names_of(column)]
+
+
+def names_of(column: Learned) -> list[str]:
+    """The names of what one column becomes."""
+    own = str(column["name"])
+    if column["type"] == "category":
+        names = [f"{own}={category}" for category in column["categories"]]
+    elif column["type"] == "boolean":
+        names = [] if column["mean"] is None else [own]
+    else:
+        names = [] if column["scale"] is None else [own]
+    for part in column.get("parts", ()):
+        names += [f"{own} {part} sine", f"{own} {part} cosine"]
+    return names + [f"{own} is missing"] * column["gaps"]
 
 
 def text_columns(preprocessing: dict[str, Any]) -> list[str]:
@@ -87,122 +134,209 @@ def text_columns(preprocessing: dict[str, Any]) -> list[str]:
     return [c["name"] for c in preprocessing.get("columns", []) if c["type"] == "category"]
 
 
-def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The column as float64 with NaN for gaps, and which rows hold something else than numbers."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype(object)
-    if pd.api.types.is_datetime64_any_dtype(column.dtype) or column.dtype.kind in "mc":
-        return np.full(len(column), np.nan), column.notna().to_numpy()
-    # errors="coerce" reads True as 1 in an object column, too.
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return numbers, np.isnan(numbers) & column.notna().to_numpy()
-
-
-def as_text(column: pd.Series) -> pd.Series:
-    """Every value as text; gaps stay gaps."""
-    return column.astype(object).map(str, na_action="ignore")
-
-
 def choose_columns(
-    frame: pd.DataFrame, chosen: Sequence[str] | None, reserved: Sequence[str], place: str
-) -> list[str]:
-    """The feature columns: those chosen, or else all that have no other use.
+    frame: pd.DataFrame,
+    chosen: Sequence[str] | None,
+    excluded: Sequence[str],
+    reserved: Sequence[str],
+    place: str,
+) -> tuple[list[str], dict[str, str] | None]:
+    """The feature columns, and which others are left out for which reason; None if chosen by name.
 
-    `reserved` are targets, split and group, which cannot be features.
+    By default they are all that have no other use and say more than which row it is. `reserved`
+    are targets, split and group, which cannot be features.
     """
     columns = list(frame.columns)
-    names = columns if chosen is None else list(dict.fromkeys(chosen))
-    if chosen is None:  # a column of split words says nothing about the target
-        names = [n for n in names if n not in reserved and not holds_splits(frame[n])]
-    for name in names:
-        sources.column(frame, name, place)
+    _check_names(frame, chosen, excluded, reserved, place)
+    if chosen is not None:
+        return list(dict.fromkeys(chosen)), None
+    names, left_out = [], {}
+    for name in columns:
         if name in reserved:
-            raise DataError(
-                f"{place}: {name!r} is a target, split or group column and cannot be a feature "
-                "column, too. Leave it out of --feature-column (feature_columns=)."
-            )
-        if chosen is None and sources.looks_like_files(frame[name]):
+            continue
+        reason = "is excluded" if name in excluded else _no_feature(frame[name])
+        if reason is not None:
+            left_out[name] = reason
+            continue
+        if sources.looks_like_files(frame[name]):
             raise DataError(
                 f"{place}: column {name!r} holds names of image files. Give their folder with "
-                "--images (images=), or name the columns to use with --feature-column "
-                "(feature_columns=)."
+                "--images (images=), or leave the column out with --exclude-column "
+                "(exclude_columns=)."
             )
+        names.append(name)
     if not names:
+        why = "".join(f" {name!r} {reason}." for name, reason in list(left_out.items())[:10])
         raise DataError(
-            f"{place} has no feature columns; its columns: {first_few(columns, 30)}. Add some, or "
-            "give the folder of the images with --images (images=)."
+            f"{place} has no feature columns; its columns: {first_few(columns, 30)}.{why} Add "
+            "some, or give the folder of the images with --images (images=)."
         )
-    return names
+    return names, left_out
 
 
-def _fit_column(column: pd.Series, place: str) -> dict[str, Any]:
-    gaps = bool(column.isna().any()) and not column.isna().all()
-    numbers, text = as_numbers(column)
-    if isinstance(column.dtype, pd.CategoricalDtype) or text.any():
-        return _fit_categories(column, gaps, text, place)
-    _check_range(numbers, column, place)
+def choose_array_columns(
+    x: pd.DataFrame, chosen: Sequence[str] | None, excluded: Sequence[str], place: str
+) -> list[str]:
+    """The columns of an array that are chosen or not excluded.
+
+    None is left out unasked, since new arrays must have the same columns.
+    """
+    _check_names(x, chosen, excluded, (), place)
+    return [name for name in (x.columns if chosen is None else chosen) if name not in excluded]
+
+
+def _no_feature(values: pd.Series) -> str | None:
+    if nested(values) is not None:
+        return look_at(values).reason
+    if holds_splits(values):  # it says nothing about the target
+        return "says train, val or test"
+    return names_rows(values)
+
+
+def _check_names(
+    frame: pd.DataFrame,
+    chosen: Sequence[str] | None,
+    excluded: Sequence[str],
+    reserved: Sequence[str],
+    place: str,
+) -> None:
+    for flag, names in (("feature", chosen or ()), ("exclude", excluded)):
+        for name in names:
+            sources.column(frame, name, place)
+            if name in reserved:
+                raise DataError(
+                    f"{place}: {name!r} is a target, split or group column and cannot be a feature "
+                    f"column, too. Leave it out of --{flag}-column ({flag}_columns=)."
+                )
+    if both := sorted(set(chosen or ()) & set(excluded)):
+        raise DataError(
+            f"{place}: {first_few(both)} is named by both --feature-column (feature_columns=) and "
+            "--exclude-column (exclude_columns=). Name it once."
+        )
+
+
+# --------------------------------------------------------------------------------------- learning
+
+
+def _fit_column(
+    column: pd.Series, train: NDArray[Any], place: str, *, strict: bool
+) -> Learned | str:
+    """What is learned about a column, or why it is of no use."""
+    kind = look_at(column)
+    if kind.type is None:
+        return kind.reason
+    fitted: Learned = {"name": column.name, "type": kind.type}
+    if kind.words:
+        column = _with_gaps(column, kind.words)
+    seen = column.iloc[train]
+    gaps = bool(seen.isna().any()) and not seen.isna().all()
+    if kind.type == "category":
+        reason = too_many_texts(column, seen, strict=strict)
+        if reason is not None:
+            return reason
+        return fitted | {"categories": sorted(set(as_text(seen).dropna())), "gaps": gaps}
+    if kind.type == "boolean":
+        shares, _ = as_booleans(seen.dropna())
+        constant = len(shares) == 0 or shares.min() == shares.max()
+        return fitted | {"mean": None if constant else float(shares.mean()), "gaps": gaps}
+    if kind.type == "date":
+        fitted |= _fit_dates(seen, str(kind.format))
+    else:
+        numbers, _ = as_numbers(seen)
+        _check_range(numbers, seen, place)
+        fitted |= _fit_numbers(numbers)
+    return fitted | {"gaps": gaps} | ({"gap_words": list(kind.words)} if kind.words else {})
+
+
+def _fit_numbers(numbers: NDArray[np.float64]) -> Learned:
     known = numbers[~np.isnan(numbers)]
-    fitted = {"name": column.name, "type": "number"}
     if known.size == 0 or known.min() == known.max():
-        return fitted | {"mean": None, "scale": None, "median": None, "gaps": gaps}
+        return {"mean": None, "scale": None, "median": None}
     mean, unit = float(known.mean()), float(np.ptp(known))
     # Squares of large or tiny numbers would over- or underflow, so divide by the range first.
     scale = max(float(((known - mean) / unit).std()) * unit, float(np.finfo(np.float64).tiny))
-    median = float(np.median(known))
-    return fitted | {"mean": mean, "scale": scale, "median": median, "gaps": gaps}
+    return {"mean": mean, "scale": scale, "median": float(np.median(known))}
 
 
-def _fit_categories(
-    column: pd.Series, gaps: bool, text: NDArray[np.bool_], place: str
-) -> dict[str, Any]:
-    if column.dtype.kind in "Mm":
-        raise DataError(
-            f"{place}: column {column.name!r} holds times. Turn them into numbers (days, hours), "
-            "or leave the column out of --feature-column (feature_columns=)."
-        )
-    categories = sorted(set(as_text(column).dropna()))
-    if len(categories) > MOST_CATEGORIES:
-        numeric = int(column.notna().sum()) - int(text.sum())
-        first = int(text.argmax())
-        hint = (
-            f" It is read as text because of row {column.index[first]}: {column.iloc[first]!r} is "
-            "no number; leave such cells empty."
-            if numeric > text.sum()
-            else ""
-        )
-        raise DataError(
-            f"{place}: column {column.name!r} has {len(categories)} different texts in the train "
-            f"rows; one-hot coding takes at most {MOST_CATEGORIES}. Leave it out by naming the "
-            f"columns to use with --feature-column (feature_columns=).{hint}"
-        )
-    return {"name": column.name, "type": "category", "categories": categories, "gaps": gaps}
+def _fit_dates(seen: pd.Series, form: str) -> Learned:
+    times, _ = read_dates(seen, form)
+    known = times[~np.isnat(times)]
+    if known.size == 0:
+        return {"format": form, "first": None, "parts": []} | _fit_numbers(np.empty(0))
+    first = str(known.min())
+    days = _fit_numbers(elapsed_days(known, first))
+    return {"format": form, "first": first, "parts": parts_of(known)} | days
 
 
-def _apply_column(column: pd.Series, fitted: dict[str, Any], place: str) -> list[NDArray[Any]]:
-    values: list[NDArray[Any]] = []
-    if fitted["type"] == "category":
-        texts = as_text(column)
-        values = [(texts == category).to_numpy(dtype=bool) for category in fitted["categories"]]
-    elif fitted["scale"] is not None:
-        values = [_standardised(column, fitted, place)]
-    if fitted["gaps"]:
-        values.append(column.isna().to_numpy())
-    return values
+# --------------------------------------------------------------------------------------- applying
 
 
-def _standardised(column: pd.Series, fitted: dict[str, Any], place: str) -> NDArray[np.float64]:
+def _apply_column(column: pd.Series, fitted: Learned, place: str) -> list[NDArray[Any]]:
+    if words := fitted.get("gap_words"):
+        column = _with_gaps(column, words)
+    values = _APPLIED[fitted["type"]](column, fitted, place)
+    return values + [column.isna().to_numpy()] * fitted["gaps"]
+
+
+def _categories(column: pd.Series, fitted: Learned, place: str) -> list[NDArray[Any]]:
+    texts = as_text(column)
+    return [(texts == category).to_numpy(dtype=bool) for category in fitted["categories"]]
+
+
+def _numbers(column: pd.Series, fitted: Learned, place: str) -> list[NDArray[Any]]:
+    if fitted["scale"] is None:
+        return []
     numbers, text = as_numbers(column)
-    if text.any():
-        first = int(text.argmax())
-        raise DataError(
-            f"{place} row {column.index[first]}: {column.name} is {column.iloc[first]!r}, expected "
-            "a number, as in the train rows. Leave the cell empty if it is unknown."
-        )
+    _check_cells(column, text, "a number", place)
     _check_range(numbers, column, place)
+    return [_standardised(numbers, fitted)]
+
+
+def _booleans(column: pd.Series, fitted: Learned, place: str) -> list[NDArray[Any]]:
+    if fitted["mean"] is None:
+        return []
+    numbers, odd = as_booleans(column)
+    _check_cells(column, odd, "yes or no", place)
+    return [np.where(np.isnan(numbers), fitted["mean"], numbers)]
+
+
+def _dates(column: pd.Series, fitted: Learned, place: str) -> list[NDArray[Any]]:
+    if fitted["scale"] is None:
+        return []
+    times, odd = read_dates(column, fitted["format"])
+    _check_cells(column, odd, f"a date as {words_of_format(fitted['format'])}", place)
+    days = _standardised(elapsed_days(times, fitted["first"]), fitted)
+    return [days, *(wave for part in fitted["parts"] for wave in cycle(times, part))]
+
+
+_APPLIED: dict[str, Callable[[pd.Series, Learned, str], list[NDArray[Any]]]] = {
+    "number": _numbers,
+    "category": _categories,
+    "boolean": _booleans,
+    "date": _dates,
+}
+
+
+def _with_gaps(column: pd.Series, words: Sequence[str]) -> pd.Series:
+    """The column with gaps in place of these texts."""
+    return column.astype(object).mask(as_text(column).isin(words), np.nan)
+
+
+def _standardised(numbers: NDArray[np.float64], fitted: Learned) -> NDArray[np.float64]:
     filled = np.where(np.isnan(numbers), fitted["median"], numbers)
     with np.errstate(over="ignore"):
         scaled: NDArray[np.float64] = (filled - fitted["mean"]) / fitted["scale"]
     return scaled.clip(-_LARGEST, _LARGEST)  # float32 follows, and must stay finite
+
+
+def _check_cells(column: pd.Series, bad: NDArray[np.bool_], expected: str, place: str) -> None:
+    """Raise for cells that are not what the train rows had."""
+    if bad.any():
+        first = int(bad.argmax())
+        raise DataError(
+            f"{place} row {column.index[first]}: {column.name} is {column.iloc[first]!r}, expected "
+            f"{expected}, as in the train rows. Leave the cell empty if it is unknown."
+        )
 
 
 def _check_range(numbers: NDArray[np.float64], column: pd.Series, place: str) -> None:

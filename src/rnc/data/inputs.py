@@ -51,8 +51,8 @@ def read_inputs(
     """New data, prepared as a Table's train rows were.
 
     Args:
-        source: a .csv, .tsv, .parquet or .npz file; for images also a folder, an image file, or
-            a list of these two.
+        source: a file that `read_table` reads; for images also a folder, an image file, or a list
+            of these two.
         preprocessing: that of the Table.
         kind: that of the Table.
         images: the folder that file names in a table are relative to; the table's own by default.
@@ -79,7 +79,8 @@ def read_inputs(
             return inputs_from_arrays(
                 arrays["x"], preprocessing, kind, feature_names=features, place=place
             )
-        frame = sources.read_frame(path, text_columns(preprocessing))
+        decimal = preprocessing.get("decimal")
+        frame = sources.read_frame(path, text_columns(preprocessing), decimal=decimal)
         if kind != "image":
             x = apply_features(frame, preprocessing, place)
             return Inputs(x, frame.index.to_numpy().astype(str))
@@ -130,11 +131,13 @@ def inputs_from_arrays(
 def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
     """What two preparations must share: without what the shape of x says, and what is usual.
 
+    Which columns of a table were left out does not change its inputs.
+
     >>> essential({"channels": 3, "fit": "crop", "side": 256}, "image")
     {}
     """
     if kind != "image":
-        return preprocessing
+        return {name: value for name, value in preprocessing.items() if name != "left_out"}
     usual = {"channels": 3, "fit": "crop"}
     return {
         name: value

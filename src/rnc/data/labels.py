@@ -1,5 +1,6 @@
 """What is known about each row besides its input: targets, split, name, subgroups."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,8 +9,8 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text
 from rnc.data.errors import DataError, first_few
-from rnc.data.features import as_numbers, as_text
 from rnc.data.inputs import Skipped
 from rnc.data.sources import column
 from rnc.data.splits import FRACTIONS, SPLITS, check_groups, check_split, make_split, split_word
@@ -113,6 +114,8 @@ def _numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
             value = values.iloc[first]
             shown = repr(value) if isinstance(value, str) else str(value)
             more = f" {bad.sum() - 1} more rows are like it." if bad.sum() > 1 else ""
+            if isinstance(value, str) and re.fullmatch(DECIMAL_COMMA, value.strip()):
+                more += " If its comma is the decimal sign, add --decimal , (decimal=',')."
             raise DataError(
                 f"{place} row {values.index[first]}: {values.name} is {shown}, expected "
                 f"{expected}.{more}"

@@ -32,11 +32,13 @@ class DataSource:
     images: str | None = None
     image_column: str = "auto"
     feature_columns: tuple[str, ...] | None = None
+    exclude_columns: tuple[str, ...] = ()
     split_column: str | None = None
     group_column: str | None = None
     subgroup_columns: tuple[str, ...] = ()
     fractions: tuple[float, ...] | None = None
     split_seed: int = 0
+    decimal: str | None = None
     drop_missing: bool = False
     skip_bad: bool = False
     fit: str = "crop"
@@ -67,11 +69,18 @@ class DataSource:
         """Whether the source is a copy of a dataset, not a file."""
         return self.dataset is not None and not is_data_file(self.source)
 
-    def read(self, image_size: int, preprocessing: dict[str, Any] | None = None) -> Table:
+    def read(
+        self,
+        image_size: int,
+        preprocessing: dict[str, Any] | None = None,
+        *,
+        same_rows: bool = False,
+    ) -> Table:
         """Read the table for an encoder that sees images of `image_size` pixels.
 
         Decoded images are kept in the user's cache.
-        `preprocessing` is that of the fitted model, for other data than those it was fitted on.
+        `preprocessing` is that of the fitted model, for other data than those it was fitted on
+        or, with `same_rows`, for these.
         """
         fit = self.fit if preprocessing is None else preprocessing.get("fit", "crop")
         decoding: dict[str, Any] = {
@@ -84,7 +93,9 @@ class DataSource:
             decoding = {name: value for name, value in decoding.items() if name in options}
             return read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
         fields = {k: v for k, v in vars(self).items() if k not in _NOT_FOR_TABLES}
-        return read_table(self.source, **fields, **decoding, preprocessing=preprocessing)
+        return read_table(
+            self.source, **fields, **decoding, preprocessing=preprocessing, same_rows=same_rows
+        )
 
 
 def stored_side(image_size: int, fit: str = "crop") -> int:

@@ -4,8 +4,6 @@ Rows are numbered as a person sees them: in a CSV the header is row 1, as in a s
 Parquet, NPZ and arrays the first row is 0, as in pandas and numpy.
 """
 
-import csv
-import warnings
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +15,10 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, did_you_mean, first_few
+from rnc.data.formats import TABLE_READERS, suffix_of
 from rnc.data.images import IMAGE_SUFFIXES
 
-TABLES = (".csv", ".tsv", ".parquet")
+TABLES = tuple(TABLE_READERS)
 ARRAYS = (".npz",)
 
 _IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
@@ -27,77 +26,38 @@ _IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
 
 def is_data_file(source: str | Path) -> bool:
     """Whether a source ends like a file that `read_table` reads."""
-    return Path(source).suffix.lower() in TABLES + ARRAYS
+    return suffix_of(Path(source)) in TABLES + ARRAYS
 
 
 def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
     """The source, if it is a file of a known type."""
     if not source.exists():
         raise DataError(f"{source} does not exist. Check the path.")
-    if source.suffix.lower() not in known or source.is_dir():
-        what = "a folder" if source.is_dir() else f"of type {source.suffix or 'unknown'!r}"
+    if suffix_of(source) not in known or source.is_dir():
+        what = "a folder" if source.is_dir() else f"of type {suffix_of(source) or 'unknown'!r}"
         raise DataError(f"{source} is {what}; expected a file of type {', '.join(known)}.")
     return source
 
 
-def read_frame(source: Path, text: Sequence[str] = ()) -> pd.DataFrame:
-    """A CSV or Parquet file; the index holds the row numbers for messages.
+def read_frame(
+    source: Path, text: Sequence[str] = (), *, decimal: str | None = None
+) -> pd.DataFrame:
+    """A table of any type in `TABLE_READERS`; the index holds the row numbers for messages.
 
     In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
     ignored. The columns of `text` are read as text even where all values look like numbers.
+    `decimal` is the decimal sign of a CSV: "," or "."; by default it is a comma in a file with
+    other separators whose numbers can be read in no other way.
     """
-    is_parquet = source.suffix.lower() == ".parquet"
-    frame = _read_parquet(source) if is_parquet else _read_csv(source, text)
+    if decimal not in (None, ".", ","):
+        raise DataError(f"--decimal (decimal=) must be ',' or '.'; got {decimal!r}.")
+    frame = TABLE_READERS[suffix_of(source)](source, text, decimal)
     frame.columns = [str(name) for name in frame.columns]
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
         raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
     if frame.empty:
         raise DataError(f"{source} has no rows below its header ({first_few(frame.columns, 30)}).")
-    return frame
-
-
-def _read_csv(source: Path, text: Sequence[str]) -> pd.DataFrame:
-    with source.open(encoding="utf-8-sig", errors="replace") as file:
-        header = file.readline()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                source,
-                sep=max(",;\t", key=header.count),
-                dtype=dict.fromkeys(text, str),
-                na_values=["?"],
-                index_col=False,  # or a row with one field too many would shift all columns
-                skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
-                skipinitialspace=True,
-                low_memory=False,  # one type per column, whatever its length
-            )
-    except pd.errors.EmptyDataError as error:
-        raise DataError(f"{source} is empty; expected a header and rows.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source} is not UTF-8 text ({error}). Save it as CSV UTF-8.") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        reason = str(error).strip().rstrip(".")
-        raise DataError(
-            f"{source} cannot be read as a table ({reason}). Every row needs as many fields as the "
-            "header; put quotes around text that holds the separator."
-        ) from error
-    frame.index = pd.RangeIndex(2, len(frame) + 2)
-    return frame.dropna(how="all")
-
-
-def _read_parquet(source: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_parquet(source)
-    except ImportError as error:
-        raise DataError(
-            f"{source} needs the package pyarrow to be read: pip install pyarrow. Or save the "
-            "table as CSV."
-        ) from error
-    except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
-        raise DataError(f"{source} cannot be read as Parquet ({error}).") from error
-    frame.index = pd.RangeIndex(len(frame))
     return frame
 
 
@@ -155,7 +115,7 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
 
 def looks_like_files(values: pd.Series) -> bool:
     """Whether the first values end like the names of image files."""
-    first = [value for value in values.head(100) if not pd.isna(value)]
+    first = values.head(100).dropna().tolist()
     return bool(first) and all(
         isinstance(value, str) and Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES
         for value in first

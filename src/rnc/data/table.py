@@ -1,6 +1,6 @@
 """Labelled data of any kind -> a Table: every row checked, split and ready for a network.
 
-    read_table         from a .csv, .tsv or .parquet file (with or without images) or an .npz file
+    read_table         from a file: a table (with or without images) or an .npz file
     table_from_arrays  from numpy arrays or a DataFrame
 
 Both turn a source into named columns, one row per sample, and into an array x if the inputs are
@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 
 from rnc.data import sources
 from rnc.data.errors import DataError, first_few
-from rnc.data.features import apply_features, choose_columns, fit_features, text_columns
+from rnc.data.features import (
+    apply_features,
+    choose_array_columns,
+    choose_columns,
+    fit_features,
+    text_columns,
+)
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, essential, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
@@ -112,11 +118,13 @@ def read_table(
     images: str | Path | None = None,
     image_column: str = "auto",
     feature_columns: Sequence[str] | None = None,
+    exclude_columns: Sequence[str] = (),
     split_column: str | None = None,
     group_column: str | None = None,
     subgroup_columns: Sequence[str] = (),
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
+    decimal: str | None = None,
     drop_missing: bool = False,
     skip_bad: bool = False,
     image_size: int = 224,
@@ -125,6 +133,7 @@ def read_table(
     cache: str | Path | None = None,
     progress: bool = False,
     preprocessing: dict[str, Any] | None = None,
+    same_rows: bool = False,
 ) -> Table:
     """Read labelled data from a file.
 
@@ -133,13 +142,17 @@ def read_table(
     target_names, or y, or y0, y1, ... if there are several.
 
     Args:
-        source: a .csv, .tsv, .parquet or .npz file.
+        source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
+            .json, .jsonl, .xlsx (extra: excel) or .npz.
         target: one or several columns to predict; an .npz file's y if left out.
         images: the folder that image file names are relative to; this makes it a table of images.
         image_column: the column of file names; "auto" takes the first whose values end like
             images, or that is called image, file or path. If a column is named and `images` is
             left out, the files are looked for beside the table.
-        feature_columns: columns to predict from; by default all that have no other use.
+        feature_columns: columns to predict from; by default all that have no other use. What
+            becomes of each is in docs/data.md. One that is named here and cannot be used raises;
+            by default it is left out, which `Table.preprocessing["left_out"]` says.
+        exclude_columns: columns not to predict from.
         split_column: the column of train, val, test; None takes one named "split" that holds such
             words. "none" makes a seeded split whatever the columns.
         group_column: rows that share a value (person, patient, camera) stay in one split; None
@@ -148,6 +161,7 @@ def read_table(
             `feature_columns` leaves them out.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
+        decimal: the decimal sign of a CSV, "," or "."; see `rnc.data.sources.read_frame`.
         drop_missing: leave out rows without a target, instead of raising.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
@@ -158,6 +172,7 @@ def read_table(
         progress: show a bar while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
             learned from the rows, and all are "test" unless `split_column` is given.
+        same_rows: the preprocessing was learned from these rows: they are split as they were then.
     """
     if fractions is not None and 0 in fractions:
         raise DataError(
@@ -165,8 +180,8 @@ def read_table(
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
     path = sources.existing(Path(source))
-    place, fitted = str(path), preprocessing is not None
-    frame, x, default = _open(path, text_columns(preprocessing or {}))
+    place, fitted = str(path), preprocessing is not None and not same_rows
+    frame, x, default = _open(path, preprocessing or {}, decimal)
     targets = (target,) if isinstance(target, str) else tuple(target) or default
     if fitted and split_column is None:
         split_column = "none"
@@ -175,9 +190,14 @@ def read_table(
     if x is None and _names_images(images, image_column, preprocessing):
         folder = path.parent if images is None else Path(images)
         x = ImageRows.of(frame, image_column, roles.reserved(), folder, place)
-    elif x is None:  # a fitted model has chosen its columns already
-        reserved = roles.reserved()
-        x = frame if fitted else frame[choose_columns(frame, feature_columns, reserved, place)]
+    left_out, asked_for = None, (feature_columns, exclude_columns)
+    if preprocessing is not None:  # a fitted model has chosen its columns already
+        x = frame if x is None else x
+    elif x is None:
+        names, left_out = choose_columns(frame, *asked_for, roles.reserved(), place)
+        x = frame[names]
+    elif isinstance(x, pd.DataFrame):
+        x = x[choose_array_columns(x, *asked_for, place)]
     labels, usable = read_labels(
         frame,
         roles,
@@ -191,11 +211,11 @@ def read_table(
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
         decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels)
-        if fitted:
+        if preprocessing is not None:
             return decoded_table(x, labels, decoding, preprocessing)
         decoding, notes = x.survey(decoding)
         return decoded_table(x, labels, decoding, notes=notes)
-    return _prepared(x, labels, preprocessing, place)
+    return _prepared(x, labels, preprocessing, place, left_out, decimal)
 
 
 def table_from_arrays(
@@ -283,6 +303,8 @@ def _prepared(
     labels: LabelColumns,
     preprocessing: dict[str, Any] | None,
     place: str,
+    left_out: dict[str, str] | None = None,
+    decimal: str | None = None,
 ) -> Table:
     """The table of inputs that are columns, signals or images in memory."""
     kind: Kind = "table" if isinstance(x, pd.DataFrame) else "signal" if x.ndim == 3 else "image"
@@ -290,7 +312,9 @@ def _prepared(
     if preprocessing is not None:
         x = inputs_from_arrays(x, preprocessing, kind, place=place).x
     elif kind == "table":
-        preprocessing = fit_features(x, np.flatnonzero(labels.split == "train"), place)
+        train = np.flatnonzero(labels.split == "train")
+        preprocessing = fit_features(x, train, place, left_out=left_out)
+        preprocessing |= {} if decimal is None else {"decimal": decimal}
         x = apply_features(x, preprocessing, place)
     else:
         x = sources.as_signals(x, place) if kind == "signal" else sources.as_pixels(x, place)
@@ -317,12 +341,14 @@ def _names_images(
 
 
 def _open(
-    path: Path, text: Sequence[str]
+    path: Path, preprocessing: dict[str, Any], decimal: str | None
 ) -> tuple[pd.DataFrame, NDArray[Any] | pd.DataFrame | None, tuple[str, ...]]:
     """Named columns; the inputs where they are an array beside them; the default targets."""
     place = str(path)
     if path.suffix.lower() not in sources.ARRAYS:
-        return sources.read_frame(path, text), None, ()
+        decimal = preprocessing.get("decimal") if decimal is None else decimal
+        text = text_columns(preprocessing)
+        return sources.read_frame(path, text, decimal=decimal), None, ()
     arrays = sources.read_npz(path)
     x = sources.as_columns(arrays.pop("x"), arrays.pop("feature_names", None), place)
     targets = arrays.pop("target_names", None)

@@ -148,7 +148,7 @@ def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any
         image_size: side of what the encoder sees, in pixels.
         preprocessing: of the first table.
     """
-    columns, splits = _columns(Path(source.source), source.split_column)
+    columns, splits = _columns(Path(source.source), source.split_column, source.decimal)
     group = source.group_column if source.group_column in columns else None
     source = dataclasses.replace(
         source,
@@ -172,14 +172,14 @@ def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any
     )
 
 
-def _columns(source: Path, split: str | None) -> tuple[list[str], list[str]]:
+def _columns(source: Path, split: str | None, decimal: str | None) -> tuple[list[str], list[str]]:
     """The columns of a file, and those of them that say train, val and test."""
     path = existing(source)
     names = [] if split == "none" else [name for name in (split, "split") if name is not None]
     if path.suffix.lower() in ARRAYS:
         with np.load(path, allow_pickle=False) as archive:
             return archive.files, [name for name in archive.files if name in names]
-    frame = read_frame(path)
+    frame = read_frame(path, decimal=decimal)
     return list(frame), [name for name in names if name in frame and holds_splits(frame[name])]
 
 

@@ -245,5 +245,13 @@ def _table(model: Regressor) -> tuple[dict[str, Any], list[str]]:
         "A number whose scale is not null: (value - mean) / scale, with median for a gap.",
         "A category: for each of categories, 1 where the value is this text, otherwise 0; a gap "
         "has 0 everywhere.",
+        "A boolean whose mean is not null: 1 for yes, y, true, t, on or 1 in any case, 0 for no, "
+        "n, false, f, off or 0, with mean for a gap.",
+        "A date whose scale is not null: (days - mean) / scale, where days are those since first, "
+        "with fractions, and median for a gap; then for each of parts sin(a) and cos(a), both 0 "
+        "for a gap: season, a = 2 pi d / 365.25 with d = 0 for January 1; weekday, a = 2 pi d / 7 "
+        "with d = 0 for Monday; hour, a = 2 pi s / 86400 with the seconds s since midnight. Text "
+        "is read by format, of Python's strptime or ISO 8601; an offset from UTC is dropped.",
+        "Where a column has gap_words, these texts are gaps.",
         "Then, where gaps is true: 1 for a gap, otherwise 0.",
     ]

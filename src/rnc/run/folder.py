@@ -237,7 +237,9 @@ class RunFolder:
                 f"{self.path} was fitted on {data.source}, which is not there as seen from "
                 f"{Path.cwd()}. Call rnc from the folder where `rnc fit` was called."
             )
-        return self._checked(data.read(self.fit.image_size))
+        # They are prepared as the model expects, also where this version would do otherwise.
+        fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
+        return self._checked(data.read(self.fit.image_size, fitted, same_rows=True))
 
     def has_analysis(self, name: str) -> bool:
         """Whether an analysis of this name was done."""

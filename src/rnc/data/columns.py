@@ -1,0 +1,175 @@
+"""What a column of a table is: numbers, dates, yes or no, a category, or of no use.
+
+`look_at` decides by all rows, so that no split depends on where an odd cell is; what is learned
+about the values comes from the train rows, in `rnc.data.features`.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.dates import MOST_ODD, date_format, read_dates
+
+MOST_CATEGORIES = 100
+
+YES = ("yes", "y", "true", "t", "on", "1", "1.0")
+NO = ("no", "n", "false", "f", "off", "0", "0.0")
+
+DECIMAL_COMMA = r"[-+\d.]*,\d+"
+"""What a number with a decimal comma looks like at first sight."""
+
+_FAMILIES = (  # of words for yes and no, in small letters
+    ({"yes", "y"}, {"no", "n"}),
+    ({"true", "t"}, {"false", "f"}),
+    ({"on"}, {"off"}),
+)
+_MOST_WORDS = 20
+_FEWEST_ROWS = 10  # below, numbers that differ prove nothing
+_FEWEST_TEXTS = 20
+_NEARLY_ALL = 0.9
+_ID_NAME = re.compile(
+    r"(?:.*[_\W])?(?:id|uuid|guid)|index|idx|row|rownames|key|nr|no|unnamed: \d+|"
+)
+_CAMEL_ID = re.compile(r".*[a-z](?:Id|ID)")
+
+
+class ColumnKind(NamedTuple):
+    """What `look_at` says."""
+
+    type: str | None
+    """number, date, boolean or category; None if the column is of no use."""
+    reason: str = ""
+    """Why it is of no use."""
+    words: tuple[str, ...] = ()
+    """Texts among numbers or dates, which count as gaps."""
+    format: str | None = None
+    """Of dates."""
+
+
+def look_at(values: pd.Series) -> ColumnKind:
+    """What a column is, by its type and all its values."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return ColumnKind("category")
+    if values.dtype.kind in "mc":
+        what = "durations" if values.dtype.kind == "m" else "complex numbers"
+        return ColumnKind(None, f"holds {what}; turn them into plain numbers")
+    known = values.dropna()
+    if known.empty or values.dtype.kind in "iuf":
+        return ColumnKind("number")
+    if values.dtype.kind == "b" or all(isinstance(value, bool | np.bool_) for value in known):
+        return ColumnKind("boolean")
+    if (cells := nested(known)) is not None:
+        return ColumnKind(None, f"holds {cells}, not one value per row")
+    return _look_at_text(values)
+
+
+def _look_at_text(values: pd.Series) -> ColumnKind:
+    if says_yes_or_no(values):
+        return ColumnKind("boolean")
+    _, is_text = as_numbers(values)
+    if not is_text.any():
+        return ColumnKind("number")
+    if (form := date_format(values)) is not None:
+        _, odd = read_dates(values, form)
+        return ColumnKind("date", words=_words(values[odd]), format=form)
+    words = _words(values[is_text])
+    if is_text.sum() <= MOST_ODD * values.notna().sum() and len(words) <= _MOST_WORDS:
+        return ColumnKind("number", words=words)
+    return ColumnKind("category")
+
+
+def says_yes_or_no(values: pd.Series) -> bool:
+    """Whether all values are words for yes and no, and both occur."""
+    seen = set(_small(values.dropna().unique()))
+    return any(
+        seen <= yes | no and seen & yes and seen & no
+        for yes, no in _FAMILIES  # numbers would be numbers, and one word alone a category
+    )
+
+
+def as_booleans(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """1 for yes, 0 for no and NaN for gaps, and which rows hold something else."""
+    words = {word: 1.0 for word in YES} | {word: 0.0 for word in NO}
+    known = column.notna().to_numpy()
+    numbers = np.full(len(column), np.nan)
+    numbers[known] = [words.get(word, np.nan) for word in _small(column[known])]
+    return numbers, np.isnan(numbers) & known
+
+
+def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The column as float64 with NaN for gaps, and which rows hold something else than numbers."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(object)
+    dates = pd.api.types.is_datetime64_any_dtype(column.dtype)
+    if dates or column.dtype.kind in "mc" or nested(column) is not None:
+        return np.full(len(column), np.nan), column.notna().to_numpy()
+    # errors="coerce" reads True as 1 in an object column, too.
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers, np.isnan(numbers) & column.notna().to_numpy()
+
+
+def as_text(column: pd.Series) -> pd.Series:
+    """Every value as text; gaps stay gaps."""
+    return column.astype(object).map(str, na_action="ignore")
+
+
+def names_rows(values: pd.Series) -> str | None:
+    """Why a column says nothing but which row it is; None if it may say more.
+
+    >>> names_rows(pd.Series(range(1, 41), name="n")), names_rows(pd.Series(range(40)) * 2)
+    ('counts the rows', None)
+    """
+    known = values.dropna()
+    if len(known) < max(_FEWEST_ROWS, len(values)) or not known.is_unique:
+        return None
+    if isinstance(values.dtype, pd.CategoricalDtype) or values.dtype.kind == "M":
+        return None
+    numbers, is_text = as_numbers(values)
+    if is_text.any() and date_format(values) is not None:
+        return None
+    whole = not is_text.any() and bool((numbers == np.round(numbers)).all())
+    if whole and numbers.min() in (0, 1) and np.ptp(numbers) == len(numbers) - 1:
+        return "counts the rows"
+    name = str(values.name).strip()
+    named = bool(_ID_NAME.fullmatch(name.lower()) or _CAMEL_ID.fullmatch(name))
+    if named and (whole or is_text.all()):
+        return "names the rows: all values differ"
+    return None
+
+
+def too_many_texts(values: pd.Series, train: pd.Series, *, strict: bool) -> str | None:
+    """Why a column of text is no category; `strict` spares a text that differs in every row."""
+    known = as_text(values).dropna()
+    if as_text(train).nunique() <= MOST_CATEGORIES:
+        nearly_all = known.nunique() > _NEARLY_ALL * len(known)
+        if strict or not nearly_all or len(known) < _FEWEST_TEXTS:
+            return None
+    reason = f"is text with {known.nunique()} different values in {len(known)} rows"
+    _, is_text = as_numbers(values)
+    row, value = values.index[int(is_text.argmax())], str(values.iloc[int(is_text.argmax())])
+    if is_text.sum() < values.notna().sum() / 2:
+        reason = f"holds numbers and text: row {row} is {value[:40]!r}"
+    elif known.head(100).str.fullmatch(r"\W{0,2}[\d.,' ]*\d\s?\D{0,4}").mean() > _NEARLY_ALL:
+        reason += f"; if {value!r} in row {row} is a number, write plain numbers"
+        reason += " or try --decimal ," if re.fullmatch(DECIMAL_COMMA, value) else ""
+    return reason
+
+
+def nested(values: pd.Series) -> str | None:
+    """What cells hold that are no single values; None if there are none."""
+    kinds = {list: "lists", tuple: "lists", set: "lists", np.ndarray: "lists", dict: "objects"}
+    kinds |= {bytes: "bytes"}
+    cells = values if values.dtype == object else ()
+    return next((kinds[type(value)] for value in cells if type(value) in kinds), None)
+
+
+def _words(values: pd.Series) -> tuple[str, ...]:
+    return tuple(sorted(set(as_text(values))))
+
+
+def _small(values: Iterable[Any]) -> list[str]:
+    return [str(value).strip().lower() for value in values]

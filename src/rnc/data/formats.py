@@ -1,0 +1,270 @@
+"""Files of tables -> data frames: one reader per type of file, in `TABLE_READERS`.
+
+The index of each frame holds the numbers of its rows as a person sees them: in text and in a
+spreadsheet the header is row 1; in JSON lines the first line is row 1; elsewhere the first row is
+0, as in pandas.
+"""
+
+import csv
+import gzip
+import json
+import warnings
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+
+from rnc.data.errors import DataError
+
+_GAPS = ("?",)  # beside those of pandas: empty, NA, nan, null and the like
+_PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_COMMAS = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"  # 1,200.5
+_DECIMAL_COMMA = r"[+-]?(?:\d{1,3}(?:[. '\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"
+_SHOWN_FIRST = 50
+
+Reader = Callable[[Path, Sequence[str], str | None], pd.DataFrame]
+
+
+def suffix_of(path: Path) -> str:
+    """The end of a file name that tells its type: ".csv", ".csv.gz".
+
+    >>> suffix_of(Path("a/Houses.CSV.gz")), suffix_of(Path("v1.2.parquet"))
+    ('.csv.gz', '.parquet')
+    """
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
+
+
+# ---------------------------------------------------------------------------------------- text
+
+
+def _read_csv(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+    separator = _separator(source)
+    every = decimal == ","  # or 1.200 would be read as 1.2 before the comma is looked for
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                source,
+                sep=separator,
+                dtype=str if every else dict.fromkeys(text, str),
+                na_values=list(_GAPS),
+                index_col=False,  # or a row with one field too many would shift all columns
+                skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
+                skipinitialspace=True,
+                low_memory=False,  # one type per column, whatever its length
+            )
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"{source} is empty; expected a header and rows.") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source} is not UTF-8 text ({error}). Save it as CSV UTF-8.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
+    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
+        reason = str(error).strip().rstrip(".")
+        raise DataError(
+            f"{source} cannot be read as a table ({reason}). Every row needs as many fields as the "
+            "header; put quotes around text that holds the separator."
+        ) from error
+    _check_header(source, separator)
+    frame.index = pd.RangeIndex(2, len(frame) + 2)
+    frame = frame.dropna(how="all")
+    others = [name for name in frame if name not in text and not is_numeric(frame[name])]
+    numbers = {name: _numbers_with_commas(frame[name], separator, decimal) for name in others}
+    return frame.assign(**{str(k): v for k, v in numbers.items() if v is not None})
+
+
+def _open_text(source: Path) -> IO[str]:
+    if source.suffix.lower() == ".gz":
+        return gzip.open(source, "rt", encoding="utf-8-sig", errors="replace")
+    return source.open(encoding="utf-8-sig", errors="replace", newline="")
+
+
+def _header(source: Path) -> str:
+    try:
+        with _open_text(source) as file:
+            return file.readline()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
+
+
+def _separator(source: Path) -> str:
+    return max(",;\t", key=_header(source).count)
+
+
+def _check_header(source: Path, separator: str) -> None:
+    """Raise for a name that two columns have: pandas would call the second one name.1."""
+    names = next(csv.reader([_header(source)], delimiter=separator, skipinitialspace=True), [])
+    twice = [name for i, name in enumerate(names) if name and name in names[:i]]
+    if twice:
+        raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
+
+
+def is_numeric(values: pd.Series) -> bool:
+    """Whether a column has numbers by its type, so that there is no text to look at."""
+    return values.dtype.kind in "biufc"
+
+
+def _numbers_with_commas(values: pd.Series, separator: str, decimal: str | None) -> Any:
+    """The column as numbers, if every text in it is a number with a comma; else None.
+
+    Which comma it is: the decimal one if the user says so, or if commas do not part the fields and
+    some number can be nothing else, as 3,14; that of thousands in a file with commas between its
+    fields, or if the user says that the point is the decimal sign.
+    """
+    known = values.dropna().astype(str).str.strip()
+
+    def all_are(pattern: str) -> bool:
+        return all(part.str.fullmatch(pattern).all() for part in (known.head(_SHOWN_FIRST), known))
+
+    if known.empty:
+        return None
+    if decimal == "," and all_are(_DECIMAL_COMMA):
+        return _without(values, r"[. '\u00a0\u202f]")
+    if decimal == "," and all_are(_PLAIN):
+        return pd.to_numeric(values)
+    if decimal == "," or not known.head(1000).str.contains(",").any():
+        return None
+    if decimal is None and separator != "," and all_are(_DECIMAL_COMMA):
+        with_comma = known[known.str.contains(",")]
+        return (
+            None
+            if with_comma.str.fullmatch(_COMMAS).all()
+            else _without(values, r"[. '\u00a0\u202f]")
+        )
+    if (decimal == "." or separator == ",") and all_are(f"{_COMMAS}|{_PLAIN}"):
+        return _without(values, ",")
+    return None
+
+
+def _without(values: pd.Series, marks: str) -> pd.Series:
+    """Numbers from texts: marks of thousands go, then a comma that is left is the decimal one."""
+    texts = values.astype(object).map(str, na_action="ignore").astype("str")
+    plain = texts.str.strip().str.replace(marks, "", regex=True).str.replace(",", ".")
+    return pd.to_numeric(plain)
+
+
+# ---------------------------------------------------------------------------------------- JSON
+
+
+def _read_json(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+    """A list of objects, or an object per line."""
+    try:
+        with _open_text(source) as file:
+            content = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
+    lines = content.lstrip()[:1] != "["
+    numbered = list(enumerate(content.splitlines(), 1)) if lines else [(1, content)]
+    rows: dict[int, dict[str, Any]] = {}
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(
+                f"{source} line {number}: no JSON ({error.msg}, column {error.colno}). Write one "
+                "object per line, or one list of objects."
+            ) from error
+        found = dict(enumerate(value)) if not lines else {number: value}
+        for row, one in found.items():
+            if not isinstance(one, dict):
+                raise DataError(
+                    f"{source} row {row}: expected an object with a value for every column, as "
+                    f'{{"age": 3, "city": "Oslo"}}; got {type(one).__name__}.'
+                )
+        rows |= found
+    if not rows:
+        raise DataError(f"{source} is empty; expected objects, a row each.")
+    frame = pd.DataFrame(list(rows.values()), index=list(rows))
+    return _blanks_as_gaps(frame)
+
+
+# -------------------------------------------------------------------------------------- binary
+
+
+def _read_parquet(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+    return _by_arrow(source, "Parquet", pd.read_parquet)
+
+
+def _read_feather(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+    return _by_arrow(source, "Arrow", _arrow_file)
+
+
+def _arrow_file(source: Path) -> pd.DataFrame:
+    """A Feather or Arrow file; an Arrow stream has no magic bytes and another reader."""
+    with source.open("rb") as file:
+        if file.read(6).startswith((b"ARROW1", b"FEA1")):
+            return pd.read_feather(source)
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+    with pa.OSFile(str(source)) as file, pa.ipc.open_stream(file) as stream:
+        return stream.read_pandas()
+
+
+def _by_arrow(source: Path, what: str, read: Callable[[Path], pd.DataFrame]) -> pd.DataFrame:
+    try:
+        frame = read(source)
+    except ImportError as error:
+        raise DataError(
+            f"{source} needs the package pyarrow to be read: pip install pyarrow. Or save the "
+            "table as CSV."
+        ) from error
+    except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
+        raise DataError(f"{source} cannot be read as {what} ({error}).") from error
+    frame.index = pd.RangeIndex(len(frame))
+    return frame
+
+
+def _read_excel(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+    """The first sheet of a spreadsheet."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of openpyxl, about styles and the like
+            frame = pd.read_excel(source, engine="openpyxl", na_values=list(_GAPS))
+    except ImportError as error:
+        raise DataError(
+            f"{source} needs the package openpyxl to be read: pip install "
+            "'rank-n-contrast[excel]'. Or save the sheet as CSV UTF-8."
+        ) from error
+    except Exception as error:  # zipfile, XML and openpyxl have many types
+        raise DataError(f"{source} cannot be read as a spreadsheet ({error}).") from error
+    frame.index = pd.RangeIndex(2, len(frame) + 2)
+    return _blanks_as_gaps(frame.dropna(how="all"))
+
+
+def _blanks_as_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Texts of nothing but blanks are gaps, as they are in a CSV."""
+
+    def is_blank(value: Any) -> bool:
+        return isinstance(value, str) and value.strip() in ("", *_GAPS)
+
+    texts = [name for name in frame if frame[name].map(is_blank).any()]
+    return frame.assign(
+        **{
+            name: frame[name].astype(object).mask(frame[name].map(is_blank), np.nan)
+            for name in texts
+        }
+    )
+
+
+TABLE_READERS: dict[str, Reader] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".txt": _read_csv,
+    ".csv.gz": _read_csv,
+    ".tsv.gz": _read_csv,
+    ".parquet": _read_parquet,
+    ".feather": _read_feather,
+    ".arrow": _read_feather,
+    ".json": _read_json,
+    ".jsonl": _read_json,
+    ".ndjson": _read_json,
+    ".jsonl.gz": _read_json,
+    ".xlsx": _read_excel,
+}
+"""How a file is read, by its suffix: the file, columns to read as text, the decimal sign."""

@@ -1,0 +1,97 @@
+"""In words: which columns of a table are used as what, which are not, and which give the answer."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+
+from rnc.data.columns import as_text
+from rnc.data.dates import words_of_format
+from rnc.data.features import names_of
+
+if TYPE_CHECKING:
+    from rnc.data.table import Table
+
+_MOST_LISTED = 12
+_TYPES = {"number": "numbers", "category": "categories", "date": "dates", "boolean": "yes/no"}
+_SAME = 1 - 1e-6  # correlation of float32 inputs with a target that is computed from them
+_FEWEST_ROWS = 5
+
+
+def column_lines(preprocessing: dict[str, Any], raw: pd.DataFrame | None = None) -> list[str]:
+    """A line per type: the columns of this type, or why they are not used.
+
+    With the raw columns, the lines about odd cells name a row.
+
+    >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": True}
+    >>> column_lines({"columns": [fitted], "left_out": {"id": "counts the rows"}})
+    ['categories: city (2)', 'with gaps: city', 'left out: id counts the rows']
+    """
+    columns = preprocessing.get("columns", [])
+    used = [column for column in columns if names_of(column)]
+    lines = [
+        _line(title, [_shown(column) for column in used if column["type"] == kind])
+        for kind, title in _TYPES.items()
+    ]
+    lines.append(_line("with gaps", [column["name"] for column in columns if column["gaps"]]))
+    for column in columns:
+        if words := column.get("gap_words"):
+            cells = None if raw is None else as_text(raw[column["name"]])
+            shown = [f"{word!r}{_first_row(cells, word)}" for word in words]
+            lines.append(_line(f"read as gaps in {column['name']}", shown))
+    constant = [column["name"] for column in columns if not names_of(column)]
+    lines.append(_line("never vary", constant))
+    left_out = preprocessing.get("left_out", {})
+    lines.append(_line("left out", [f"{name} {why}" for name, why in left_out.items()], "; "))
+    return [line for line in lines if line]
+
+
+def leaks(table: "Table") -> list[tuple[str, str]]:
+    """Numbers that are a target but for a factor and an offset in the train rows, with the target.
+
+    Whoever has such a column has the answer: it is rarely known for new samples.
+    """
+    rows, found = table.rows("train"), []
+    inputs = [
+        (name, column)
+        for column in table.preprocessing.get("columns", [])
+        for name in names_of(column)
+    ]
+    if table.kind != "table" or len(rows) < _FEWEST_ROWS or len(inputs) != table.x.shape[1]:
+        return []
+    x = _standardised(table.x[rows].astype(np.float64))
+    y = _standardised(table.y[rows])
+    same = np.abs(x.T @ y) > _SAME * len(rows)
+    for i, j in np.argwhere(same):
+        name, column = inputs[i]
+        if column["type"] == "number" and name == column["name"]:
+            found.append((name, table.target_names[j]))
+    return found
+
+
+def _first_row(cells: pd.Series | None, word: str) -> str:
+    """Where a text is, and how often."""
+    rows = [] if cells is None else cells.index[cells == word].tolist()
+    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    return f" (row {rows[0]}{more})" if rows else ""
+
+
+def _standardised(values: Any) -> Any:
+    centred = values - values.mean(axis=0)
+    deviation = centred.std(axis=0)
+    return centred / np.where(deviation > 0, deviation, np.inf)
+
+
+def _shown(column: dict[str, Any]) -> str:
+    if column["type"] == "category":
+        return f"{column['name']} ({len(column['categories'])})"
+    if column["type"] == "date":
+        parts = ", ".join(["days", *column["parts"]])
+        return f"{column['name']} ({words_of_format(column['format'])}: {parts})"
+    return str(column["name"])
+
+
+def _line(title: str, words: list[str], between: str = ", ") -> str:
+    """A line of the first words and how many more there are; "" without any."""
+    more = f"{between}and {len(words) - _MOST_LISTED} more" if len(words) > _MOST_LISTED else ""
+    return f"{title}: {between.join(words[:_MOST_LISTED])}{more}" if words else ""
