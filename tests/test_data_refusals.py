@@ -259,7 +259,10 @@ def test_table_refuses_fields_that_do_not_fit():
 
 def flags_of(command):
     """Every flag of a command and of the commands below it."""
-    below = getattr(command, "commands", {}).values()
+    below = [  # a group may fill in the flags of a command when it is called
+        command.resolve_command(typer.Context(command), [name])[1]
+        for name in getattr(command, "commands", {})
+    ]
     own = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
     return own.union(*map(flags_of, below))
 
