@@ -16,18 +16,15 @@ import pandas as pd
 import pytest
 import typer
 from PIL import Image
-from rich.progress import Progress
 from typer.testing import CliRunner
 
 from rnc.cli import app
 from rnc.cli.data import DataFlags
 from rnc.cli.flags import take, typed, with_flags
-from rnc.cli.terminal import bar
 from rnc.config import FitConfig
 from rnc.data import read_table
 from rnc.model import Regressor
 from rnc.run.folder import RunFolder
-from rnc.training.record import Record
 
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 FAST = ["--preset", "quick", "--epochs", "2", "--batch-size", "32", "--device", "cpu"]
@@ -178,20 +175,6 @@ def test_images_of_any_size_become_a_run(tmp_path: Path) -> None:
     )
     assert code == 0, text
     assert len(pd.read_csv(tmp_path / "predicted.csv")) == 60
-
-
-def test_a_stage_has_one_bar_however_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[str] = []
-    add_task = Progress.add_task
-    monkeypatch.setattr(
-        Progress,
-        "add_task",
-        lambda self, name, **options: bars.append(name) or add_task(self, name, **options),
-    )
-    with bar() as show:
-        for stage, epoch in [("encoder", 1), ("finetune", 0), ("finetune", 1), ("finetune", 2)] * 2:
-            show(Record(stage, epoch, 2, 0.1, 1.0, None, 1.0, 0.1))
-    assert bars == ["encoder", "finetune"] * 2  # of two seeds
 
 
 def test_signals_become_a_run_by_every_scheme(tmp_path: Path) -> None:

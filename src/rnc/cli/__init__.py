@@ -18,6 +18,7 @@ from rnc.cli.fit import demo, fit
 from rnc.cli.flags import with_flags
 from rnc.cli.paper import SET_BY_TABLE, compare, reproduce
 from rnc.cli.search import search
+from rnc.cli.terminal import console
 
 _START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -38,7 +39,8 @@ class _Commands(TyperGroup):
         """The command that the arguments name, and the arguments that are left for it."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in _TRAINING:
-            from rnc.config import FitConfig
+            with console.status("Loading PyTorch"):
+                from rnc.config import FitConfig
 
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
             hidden = SET_BY_TABLE if name in ("compare", "reproduce") else ()

@@ -1,7 +1,9 @@
 """Commands that train: demo and fit."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -9,15 +11,22 @@ from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import Seeds, take
+from rnc.cli.life import training_bar
 from rnc.cli.terminal import (
     GOES_ON,
-    bar,
     console,
     friendly,
     print_answer,
     print_scores,
+    tell,
     typed_command,
 )
+
+if TYPE_CHECKING:
+    from rnc.config import FitConfig
+    from rnc.data import Table
+    from rnc.training.cost import PlannedStage
+    from rnc.training.record import Step
 
 
 def demo(
@@ -35,7 +44,7 @@ def demo(
     from rnc.experiments.write import seed_table
     from rnc.run.folder import REPORT_FILE
 
-    with friendly(GOES_ON), bar() as show:
+    with friendly(GOES_ON), training_bar() as show:
         rows = run_demo(
             out,
             seeds=seeds,
@@ -76,6 +85,7 @@ def fit(
     from rnc.report import write_report
     from rnc.run.fit import fit_run
     from rnc.training.advice import data_warnings
+    from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with the same command and --resume ({out})."):
         config = take(options, FitConfig)
@@ -85,6 +95,9 @@ def fit(
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
         for line in data_warnings(table, config):
             console.print(f"Note: {line}", markup=False, highlight=False, style="yellow")
+        rows, takes_encoder = len(table.rows("train")), encoder_from is not None
+        stages = planned_stages(config, rows, takes_encoder=takes_encoder)
+        tell(f"To train: {stage_words(stages)}.")
         runs = fit_run(
             table,
             config,
@@ -95,10 +108,30 @@ def fit(
             overwrite=overwrite,
             encoder_from=encoder_from,
         )
-        with bar() as show:
+        with training_bar(say_cost=partial(_say_cost, stages, config, table)) as show:
             for record in runs:
                 show(record)
         if is_first_process():
             print_scores(out)
             Console().print(f"Report: {write_report([out])}")
+            tell(f"Predict: rnc predict {out} NEW -o predictions.csv")
             print_answer(out)
+
+
+def _say_cost(
+    stages: Sequence["PlannedStage"],
+    config: "FitConfig",
+    table: "Table",
+    first: "Step",
+    now: "Step",
+) -> None:
+    """Say how long training will take, and on a CPU what would make it shorter."""
+    import torch
+
+    from rnc.training.cost import LONG, duration, faster_choices, seconds_left
+
+    seconds = seconds_left(stages, first, now)
+    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    tell(f"About {duration(seconds)} on this {'CPU' if on_cpu else 'GPU'}, by the first steps.")
+    if on_cpu and seconds > LONG and (choices := faster_choices(config, table.kind)):
+        tell(f"Shorter: {'; '.join(choices)}.", style="yellow")

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import DATA_FILES, Seeds, take, typed_fields
-from rnc.cli.terminal import GOES_ON, console, friendly, records_bar, typed_command
+from rnc.cli.life import training_bar
+from rnc.cli.terminal import GOES_ON, console, friendly, typed_command
 
 if TYPE_CHECKING:
     from rnc.config import FitConfig
@@ -49,7 +50,7 @@ def compare(
     from rnc.experiments.comparison import NAME, compare
     from rnc.experiments.write import table
 
-    with friendly(GOES_ON), records_bar() as show:
+    with friendly(GOES_ON), training_bar(stays=False) as show:
         config = take({**options, "preset": preset}, FitConfig)
         fit = _fit_fields(context, config)
         rows = compare(
@@ -104,7 +105,7 @@ def reproduce(
     from rnc.config import FitConfig
     from rnc.experiments.paper import reproduce, result_names
 
-    with friendly(GOES_ON), records_bar() as show:
+    with friendly(GOES_ON), training_bar(stays=False) as show:
         result_names(name)  # before data are read, which may take long
         config = take({**options, "preset": preset}, FitConfig)
         fit = _fit_fields(context, config)

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,10 +13,14 @@ from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
-    from rnc.training.record import Record, ShowRecord
 
 GOES_ON = "The same command goes on from here."
 console = Console(stderr=True)
+
+
+def tell(text: str, style: str | None = None) -> None:
+    """A line for the user, beside what a command prints for other programs."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
 
 
 def typed_command() -> str:
@@ -38,68 +42,27 @@ def friendly(when_stopped: str | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _progress(*, stays: bool) -> Progress:
-    """The progress bar of every command; it may stay, on the screen and in a log, when done."""
-    from rnc.loss.distributed import is_first_process
-
-    return Progress(
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}  {task.fields[numbers]}"),
-        TimeRemainingColumn(elapsed_when_finished=True),
-        console=console,
-        transient=not stays,
-        disable=not is_first_process() or not (stays or console.is_terminal),
-    )
-
-
-@contextlib.contextmanager
-def bar() -> Iterator["ShowRecord"]:
-    """A progress bar per stage that records feed; all of them stay."""
-    tasks: dict[str, Any] = {}
-    shown: dict[str, int] = {}
-    progress = _progress(stays=True)
-
-    def show(record: "Record") -> None:
-        if record.epoch <= shown.get(record.stage, record.epoch):  # as the next seed begins
-            tasks[record.stage] = progress.add_task(record.stage, total=record.epochs, numbers="")
-        shown[record.stage] = record.epoch
-        progress.update(tasks[record.stage], completed=record.epoch, numbers=_numbers(record))
-
-    with progress:
-        yield show
-
-
-@contextlib.contextmanager
-def records_bar() -> Iterator["ShowRecord"]:
-    """One progress bar for the records of many runs, which goes when all is done."""
-    with steps_bar() as show:
-        yield lambda record: show(
-            record.epoch, record.epochs, f"{record.stage:<12} {_numbers(record)}"
-        )
-
-
 @contextlib.contextmanager
 def steps_bar() -> Iterator["ShowProgress"]:
     """One progress bar for steps of any kind, which goes when all is done."""
-    progress = _progress(stays=False)
+    from rnc.loss.distributed import is_first_process
+
+    progress = Progress(
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        disable=not is_first_process() or not console.is_terminal,
+    )
 
     def show(done: int, total: int, what: str) -> None:
         progress.update(task, completed=done, total=total, description=what)
 
     with progress:
-        task = progress.add_task("", total=None, numbers="")
+        task = progress.add_task("", total=None)
         yield show
-
-
-def _numbers(record: "Record") -> str:
-    """Loss, gap to its bound and validation error of an epoch, as far as it has them."""
-    numbers = f"loss {record.train_loss:.4f}"
-    if record.gap is not None:
-        numbers += f"  gap {record.gap:.3f}"
-    if record.val_error is not None:
-        numbers += f"  val {record.val_error:.4g}"
-    return numbers
 
 
 def print_scores(folder: Path) -> None:

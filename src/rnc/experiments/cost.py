@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from rnc.experiments.plan import PlannedRun
 from rnc.experiments.store import Store, encoder_key, end2end_of, run_key, trains_encoder
+from rnc.training.cost import PlannedStage, planned_stages
 
 
 class Cost(NamedTuple):
@@ -35,13 +36,13 @@ def cost_of(runs: Iterable[PlannedRun], store: Store) -> Cost:
         encoder_key(one) for run in left for one in (run, run.start) if isinstance(one, PlannedRun)
     }
     missing = [run for key, run in encoders.items() if key in needed and not store.has_encoder(run)]
-    epochs = [_last_stage(run) for run in left] + [_encoder_stage(run) for run in missing]
+    stages = [_stages(run)[-1] for run in left] + [_stages(run)[0] for run in missing]
     return Cost(
         len(by_key),
         len(by_key) - len(left),
         len(missing),
-        sum(count for count, _ in epochs),
-        sum(count * size for count, size in epochs),
+        sum(stage.epochs for stage in stages),
+        sum(stage.epochs * stage.views for stage in stages),
     )
 
 
@@ -67,18 +68,6 @@ def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, Pla
         _add(run.start, by_key, encoders)
 
 
-def _last_stage(run: PlannedRun) -> tuple[int, float]:
-    """Epochs of the stage that belongs to this run alone, and views in each."""
-    config, rows = run.config, len(run.table.rows("train"))
-    assert config.epochs is not None
-    if config.scheme in ("end2end", "regularize"):
-        views = 1 if config.scheme == "end2end" else max(1, config.views)
-        return config.epochs, rows * views
-    assert config.head_epochs is not None
-    exact = config.head_solver == "exact" and config.scheme != "finetune"
-    return (1 if exact else config.head_epochs), rows
-
-
-def _encoder_stage(run: PlannedRun) -> tuple[int, float]:
-    assert run.config.epochs is not None
-    return run.config.epochs, len(run.table.rows("train")) * max(1, run.config.views)
+def _stages(run: PlannedRun) -> list[PlannedStage]:
+    """The stages of a run: the first may be shared with others, the last is its own."""
+    return planned_stages(run.config, len(run.table.rows("train")))

@@ -16,7 +16,8 @@ from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
 from rnc.files import write_text
 from rnc.report import write_report
-from rnc.training.record import Record, ShowRecord
+from rnc.training.cost import duration
+from rnc.training.record import PULSE, Record, ShowRecord
 
 Say = Callable[[str], None]
 """What takes lines of text: cost, progress, trainings that diverged."""
@@ -87,6 +88,7 @@ def _finish(line: Line, store: Store, watch: "_Watch", say: Say) -> list[Finishe
             label = f"{line.method} {line.setting}".strip()
             say(f"  {label}, {seed}")
             watch.start(run)
+            PULSE.label = f"{label} {seed}"
         try:
             finished.append(Finished(run, store.finish(run, watch, name=line.method)))
         except FloatingPointError as error:
@@ -111,8 +113,8 @@ class _Watch:
             pace = record.seconds / epoch_size(self.run, record.stage)
             self.said = True
             self.say(
-                f"  About {self.cost.work * pace / 60:.1f} minutes for these {self.cost.epochs} "
-                f"epochs, at the pace of the first ({record.seconds:.2g} s)."
+                f"  About {duration(self.cost.work * pace)} for these {self.cost.epochs} epochs, "
+                f"at the pace of the first ({record.seconds:.2g} s)."
             )
         self.show(record)
 

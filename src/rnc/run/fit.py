@@ -30,7 +30,7 @@ from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.training.checkpoint import ENCODER_FILE, read_stage
 from rnc.training.recipes import build_regressor, check_training, train
-from rnc.training.record import Record, ShowRecord
+from rnc.training.record import PULSE, Record, ShowRecord, Step
 
 
 def fit(
@@ -137,6 +137,7 @@ def fit_run(
         yield record
     if is_first:
         model.save(out, entries)
+        PULSE.now = Step("evaluating")
         evaluation = evaluate_run(model, table, config)
         evaluation.scores.update(_validation(records, config))
         kept, rows = evaluation.scores.get("kept"), len(table.rows("train"))

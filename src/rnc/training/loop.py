@@ -22,7 +22,7 @@ from rnc.model import Regressor
 from rnc.training.batches import Batches, Picked, seed_of
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
-from rnc.training.record import Record
+from rnc.training.record import PULSE, Record, Step
 
 if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
     from lightning.fabric import Fabric
@@ -204,9 +204,12 @@ class _EpochRunner:
     def _train(self, epoch: int) -> tuple[float, float | None]:
         """Mean loss of an epoch and its mean gap to the bound."""
         stage, samples = self.stage, 0
+        steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last)
         self.totals.zero_()
         self.optimizer.zero_grad()
-        for picked in self._picked(epoch):
+        for done, picked in enumerate(self._picked(epoch)):
+            now = time.perf_counter()
+            PULSE.now = Step(stage.name, epoch, stage.epochs, done, steps, now)
             samples += len(picked.rows)
             if len(picked.rows) == stage.batch_size:
                 self.full_step(picked)

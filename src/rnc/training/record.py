@@ -1,7 +1,11 @@
-"""What training tells about an epoch. Kept apart from the loop, which takes seconds to import."""
+"""What training tells: a record per epoch, and where it is for whoever looks in between.
+
+Kept apart from the loop, which takes seconds to import.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,34 @@ class Record:
 RECORD_FIELDS = [field.name for field in fields(Record)]
 ShowRecord = Callable[[Record], None]
 """What is told about every epoch, such as a progress bar."""
+
+
+class Step(NamedTuple):
+    """A place in a training: so many steps of an epoch are done."""
+
+    stage: str
+    """The stage, or what is being done where there are no epochs to count."""
+    epoch: int = 0
+    epochs: int = 0
+    done: int = 0
+    steps: int = 0
+    """Of an epoch."""
+    at: float = 0.0
+    """Seconds, by `time.perf_counter`."""
+
+    @property
+    def epochs_done(self) -> float:
+        """How many epochs are done, with the part of this one."""
+        return self.epoch - 1 + self.done / max(1, self.steps)
+
+
+@dataclass
+class Pulse:
+    """Where the training of this process is: written as it goes on, read by a progress bar."""
+
+    now: Step | None = None
+    label: str = ""
+    """Which of several trainings it is, as in "RnC(L1) seed 2"."""
+
+
+PULSE = Pulse()

@@ -22,7 +22,7 @@ from rnc.training.batches import Batches, Mixup, seed_of
 from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, weights_of, write_stage
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
-from rnc.training.record import Record
+from rnc.training.record import PULSE, Record, Step
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.validation import Validation
 
@@ -270,6 +270,7 @@ class SchemeRunner:
             return self.model.features(views)
 
     def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
+        PULSE.now = Step(name)
         loss, error = self.validation.solve_head(weights)
         stop_if_diverged(loss, name, 1)
         return loss, error

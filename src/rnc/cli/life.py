@@ -1,0 +1,219 @@
+"""Signs of life while a command trains: a bar that moves with every step, or lines in a log.
+
+Training yields a record per epoch. In between, a thread looks at `rnc.training.record.PULSE` a few
+times a second, so that the bar moves within an epoch, and says how long all of it will take as soon
+as the first steps have shown it.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+)
+from rich.text import Text
+
+from rnc.cli.terminal import console
+
+if TYPE_CHECKING:
+    from rnc.training.record import Record, ShowRecord, Step
+
+LOOK_SECONDS = 0.1
+LOG_SECONDS = 600.0
+"""A log has a line at every tenth of a stage, or as often as this."""
+LOG_GAP = 5.0
+"""Seconds between two lines at least."""
+PACE_SECONDS, PACE_STEPS = 2.0, 3
+"""How long and how many steps it takes to know the pace; of slow steps one is enough."""
+
+SayCost = Callable[["Step", "Step"], None]
+"""What tells the user what the pace between two steps means."""
+
+
+@contextlib.contextmanager
+def training_bar(*, stays: bool = True, say_cost: SayCost | None = None) -> Iterator["ShowRecord"]:
+    """A bar per stage that records and steps move; or one for all, which goes in the end.
+
+    Args:
+        stays: whether bars stay on the screen; a log has lines only if they do.
+        say_cost: called once, with two steps whose distance in time is the pace.
+    """
+    from rnc.loss.distributed import is_first_process
+    from rnc.training.record import PULSE
+
+    if not is_first_process():
+        yield lambda record: None
+        return
+    PULSE.now, PULSE.label = None, ""
+    bar, stop = _TrainingBar(stays, say_cost), threading.Event()
+    follower = threading.Thread(target=bar.follow, args=(stop,), daemon=True)
+    with bar.progress:
+        bar.start()
+        follower.start()
+        try:
+            yield bar.show
+        finally:
+            stop.set()
+            follower.join()
+            bar.finish()
+
+
+class _TrainingBar:
+    """The bars of one command; both the training and the thread that follows it change them."""
+
+    def __init__(self, stays: bool, say_cost: SayCost | None) -> None:
+        self.stays, self.say_cost = stays, say_cost
+        self.lock = threading.Lock()
+        self.progress = _progress(stays)
+        self.tasks: dict[str, TaskID] = {}
+        self.first: Step | None = None
+        self.log = _Log(stays and not console.is_terminal)
+
+    def start(self) -> None:
+        """Show that something is done before the first step."""
+        self._task("preparing")
+
+    def follow(self, stop: threading.Event) -> None:
+        """Look where training is, until it is told to stop."""
+        from rnc.training.record import PULSE
+
+        seen: Step | None = None
+        while not stop.wait(LOOK_SECONDS):
+            now = PULSE.now
+            if now is None or now is seen:
+                continue
+            seen = now
+            with self.lock:
+                self._move(now)
+
+    def _move(self, now: "Step") -> None:
+        task = self._task(now.stage)
+        if now.epochs:
+            where = f"epoch {now.epoch}/{now.epochs}"
+            self.progress.update(task, total=now.epochs, completed=now.epochs_done, where=where)
+            self.log.step(self._name(now.stage), now)
+            self._weigh(now)
+
+    def _weigh(self, now: "Step") -> None:
+        """Say the cost when the pace is known; a quick first step has much to set up."""
+        if self.say_cost is None:
+            return
+        first = self.first
+        if first is None or first.stage != now.stage:
+            self.first = now
+            return
+        steps, seconds = (now.epochs_done - first.epochs_done) * now.steps, now.at - first.at
+        if seconds > 3 * PACE_SECONDS or (steps > PACE_STEPS - 0.5 and seconds > PACE_SECONDS):
+            self.say_cost(first, now)
+            self.say_cost = None
+        elif first.epochs_done == 0:
+            self.first = now
+
+    def show(self, record: "Record") -> None:
+        """Take the result of an epoch."""
+        with self.lock:
+            task, numbers = self._task(record.stage), _numbers(record)
+            where = f"epoch {record.epoch}/{record.epochs}"
+            self.progress.update(
+                task, total=record.epochs, completed=record.epoch, where=where, numbers=numbers
+            )
+            self.log.epoch(self._name(record.stage), where, numbers, record)
+
+    def finish(self) -> None:
+        """Take away the bars of what has no end to count to."""
+        for task in self.progress.tasks:
+            if task.total is None:
+                self.progress.remove_task(task.id)
+                del self.tasks[task.description]
+
+    def _task(self, stage: str) -> TaskID:
+        """The bar of a stage, after those without an end have gone; or the only one there is."""
+        name = self._name(stage)
+        if name not in self.tasks:
+            if self.stays:
+                self.finish()
+            if self.stays or not self.tasks:
+                self.tasks[name] = self.progress.add_task(name, total=None, where="", numbers="")
+            else:
+                (task,) = set(self.tasks.values())
+                self.progress.reset(task, total=None, description=name, where="", numbers="")
+                self.tasks = {name: task}
+        return self.tasks[name]
+
+    def _name(self, stage: str) -> str:
+        from rnc.training.record import PULSE
+
+        return f"{PULSE.label}  {stage}" if PULSE.label else stage
+
+
+class _Log:
+    """The lines of a training that nobody watches."""
+
+    def __init__(self, is_on: bool) -> None:
+        self.is_on = is_on
+        self.tenths, self.said_at, self.numbers = 0, time.perf_counter(), ""
+        self.name = ""
+
+    def step(self, name: str, now: "Step") -> None:
+        """Write a line if a tenth of the stage is done, or a long time has passed."""
+        tenths, seconds = int(10 * now.epochs_done / now.epochs), time.perf_counter() - self.said_at
+        if name != self.name:
+            self.name, self.tenths, self.numbers = name, 0, ""
+        if (tenths > self.tenths and seconds > LOG_GAP) or seconds > LOG_SECONDS:
+            self._say(f"{name}  epoch {now.epoch}/{now.epochs}  {self.numbers}")
+            self.tenths = tenths
+
+    def epoch(self, name: str, where: str, numbers: str, record: "Record") -> None:
+        """Take the numbers of an epoch, and write them if it is the last."""
+        self.name, self.numbers = name, numbers
+        if record.epoch == record.epochs:
+            self._say(f"{name}  {where}  {numbers}")
+            self.tenths = 10
+
+    def _say(self, text: str) -> None:
+        self.said_at = time.perf_counter()
+        if self.is_on:
+            console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+
+
+class _TimeColumn(ProgressColumn):
+    """The time left, where it is known; else the time since the beginning."""
+
+    def render(self, task: Task) -> Text:
+        left, passed = task.time_remaining, task.finished_time or task.elapsed or 0.0
+        if task.finished or not left:
+            return Text(str(timedelta(seconds=round(passed))))
+        return Text(f"{timedelta(seconds=round(left))} left")
+
+
+def _progress(stays: bool) -> Progress:
+    return Progress(
+        SpinnerColumn(finished_text=" "),
+        TextColumn("{task.description:<12}", markup=False),
+        BarColumn(bar_width=20 if console.width >= 100 else 10),
+        TextColumn("{task.fields[where]}  {task.fields[numbers]}", markup=False),
+        _TimeColumn(),
+        console=console,
+        transient=not stays,
+        disable=not console.is_terminal,
+    )
+
+
+def _numbers(record: "Record") -> str:
+    """Loss, gap to its bound and validation error of an epoch, as far as it has them."""
+    numbers = f"loss {record.train_loss:.4f}"
+    if record.gap is not None:
+        numbers += f"  gap {record.gap:.3f}"
+    if record.val_error is not None:
+        numbers += f"  val {record.val_error:.4g}"
+    return numbers

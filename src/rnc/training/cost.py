@@ -1,0 +1,120 @@
+"""What a training costs before it is done: epochs, steps and views of samples of its stages.
+
+Seconds follow from the pace of the first steps. A step costs what its views cost: those of a
+network that is larger, or sees larger images, take longer, but all stages train the same one.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rnc.config import FitConfig
+from rnc.training.recipes import AUTO
+from rnc.training.record import Step
+
+LONG = 20 * 60
+"""Seconds of training on a CPU that a user may want to make shorter."""
+
+
+class PlannedStage(NamedTuple):
+    """A stage as it will be."""
+
+    name: str
+    epochs: int
+    steps: int
+    """In an epoch."""
+    views: int
+    """Of samples, in an epoch."""
+
+
+def planned_stages(
+    config: FitConfig, rows: int, *, takes_encoder: bool = False
+) -> list[PlannedStage]:
+    """The stages that a config trains on so many training rows, in their order.
+
+    A head that is solved counts as an epoch of one step. With `takes_encoder`, the first stage of
+    probe and finetune has been trained by another run.
+    """
+    config = config.resolve()
+    if config.scheme != "auto":
+        return _of_scheme(config, config.scheme, rows, takes_encoder)
+    stages: list[PlannedStage] = []
+    for scheme in AUTO if config.objective_spec.term is not None else AUTO[:3]:
+        for stage in _of_scheme(config, scheme, rows, scheme == "finetune"):
+            prefix = "" if stage.name == "encoder" else f"{scheme}/"
+            stages.append(stage._replace(name=f"{prefix}{stage.name}"))
+    return stages
+
+
+def _of_scheme(
+    config: FitConfig, scheme: str, rows: int, takes_encoder: bool
+) -> list[PlannedStage]:
+    assert config.epochs is not None
+    assert config.head_epochs is not None
+    several, size = max(1, config.views), config.batch_size
+    encoder = PlannedStage("encoder", config.epochs, rows // size, rows * several)
+    end2end = PlannedStage("end2end", config.epochs, math.ceil(rows / size), rows)
+    solved = PlannedStage("head", 1, 1, rows)
+    if config.head_solver != "exact":
+        steps = math.ceil(rows / config.head_batch_size)
+        solved = PlannedStage("head", config.head_epochs, steps, rows)
+    first = [] if takes_encoder else [encoder]
+    return {
+        "probe": [*first, solved],
+        "finetune": [*first, end2end._replace(name="finetune", epochs=config.head_epochs)],
+        "two-stage": [end2end, solved],
+        "end2end": [end2end],
+        "regularize": [encoder._replace(name="regularize")],
+    }[scheme]
+
+
+def stage_words(stages: Sequence[PlannedStage]) -> str:
+    """What the stages are, for a user who is about to wait for them.
+
+    >>> stage_words([PlannedStage("encoder", 400, 48, 24576), PlannedStage("head", 1, 1, 12288)])
+    'encoder 400 epochs x 48 steps, head solved at once'
+    """
+    return ", ".join(
+        f"{stage.name} {stage.epochs} epochs x {stage.steps} steps"
+        if stage.epochs * stage.steps > 1
+        else f"{stage.name} solved at once"
+        for stage in stages
+    )
+
+
+def seconds_left(stages: Sequence[PlannedStage], first: Step, now: Step) -> float:
+    """How long the rest of the stages will take, at the pace between two steps of one of them."""
+    names = [stage.name for stage in stages]
+    place = names.index(now.stage)
+    pace = (now.at - first.at) / ((now.epochs_done - first.epochs_done) * stages[place].views)
+    left = (now.epochs - now.epochs_done) * stages[place].views
+    return pace * (left + sum(stage.epochs * stage.views for stage in stages[place + 1 :]))
+
+
+def duration(seconds: float) -> str:
+    """A duration as one says it.
+
+    >>> [duration(seconds) for seconds in (0.4, 42, 600, 12000, 300000)]
+    ['1 s', '42 s', '10 min', '3 h 20 min', '3 days 11 h']
+    """
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} days {hours % 24} h"
+
+
+def faster_choices(config: FitConfig, kind: str) -> list[str]:
+    """Flags that would make this training shorter."""
+    choices = []
+    if kind == "image" and config.image_size > 112:
+        choices.append("--image-size 112 (a quarter of the pixels)")
+    if kind == "image" and config.encoder not in ("small-cnn", "resnet10t"):
+        choices.append("--encoder small-cnn or resnet10t")
+    if config.preset != "quick":
+        choices.append("--preset quick (a first look)")
+    return choices
