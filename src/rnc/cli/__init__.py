@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 import rnc
+from rnc.cli.cache import cache
 from rnc.cli.data import DataFlags
 from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
@@ -60,6 +61,7 @@ for panel, commands in _PANELS.items():
     for command in commands:
         app.command(rich_help_panel=panel)(with_flags(command))
 app.add_typer(datasets, name="datasets", rich_help_panel=_RESEARCH)
+app.add_typer(cache, name="cache", rich_help_panel=_USE)
 
 
 def _say_version(wanted: bool) -> None:

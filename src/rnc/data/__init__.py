@@ -1,7 +1,7 @@
 """Labelled images, signals and tables: read, check, split, prepare."""
 
+from rnc.data.cache_entries import default_cache
 from rnc.data.errors import DataError
-from rnc.data.image_cache import default_cache
 from rnc.data.inputs import Inputs, Skipped, inputs_from_arrays, read_inputs
 from rnc.data.table import Table, read_table, table_from_arrays
 

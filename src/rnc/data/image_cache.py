@@ -10,7 +10,6 @@ old cache or a new one.
 import json
 import os
 import stat
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -21,12 +20,13 @@ from uuid import uuid4
 import numpy as np
 from PIL import Image
 
+from rnc.data.cache_entries import default_cache, delete_abandoned, make_room
 from rnc.data.errors import DataError
 from rnc.data.images import FITS, Pixels, decode_all
 from rnc.files import write_text
 
 _VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
-_ABANDONED = 24 * 3600  # seconds after which a pixel file without a manifest is removed
+_in_use: set[Path] = set()  # pixel files that this process reads
 
 
 class Decoded(NamedTuple):
@@ -86,7 +86,8 @@ def load_images(
         raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
     stamps = [_stamp(file) for file in files]
     old = _Cache.read(cache, side, channels) if cache is not None else None
-    if old is not None and stamps == old.stamps:
+    if cache is not None and old is not None and stamps == old.stamps:
+        _mark_used(cache)
         return Decoded(old.x, dict(old.bad))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
@@ -95,6 +96,8 @@ def load_images(
         if cache is None:
             return _into_memory(pixels, len(files), side, channels)
         try:
+            if cache.parent == default_cache():  # any other folder is its owner's to keep small
+                make_room(cache.parent, len(files) * channels * side**2, frozenset(_in_use))
             return _into_cache(pixels, stamps, cache, side, channels)
         except OSError as error:
             raise DataError(
@@ -102,11 +105,6 @@ def load_images(
                 f"{len(files) * channels * side**2 / 1e6:.0f} MB; make room, or choose another "
                 "folder."
             ) from error
-
-
-def default_cache() -> Path:
-    """The folder of all image caches, below the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rnc" / "images"
 
 
 def _pixels(
@@ -181,6 +179,7 @@ def _map(path: Path, shape: tuple[int, ...]) -> Pixels:
     if 0 in shape:  # nothing to map
         return np.empty(shape, np.uint8)
     mapped: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+    _in_use.add(path)
     return mapped
 
 
@@ -225,11 +224,15 @@ def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         replaced = json.loads(_manifest(cache).read_text(encoding="utf-8"))["pixels"]
     write_text(_manifest(cache), json.dumps(manifest))
-    for path in cache.parent.iterdir():
-        if path.name.startswith(f"{cache.name}.") and path.suffix == ".npy" and path != data:
-            with suppress(OSError):  # another run was faster, or (on Windows) still reads it
-                if path.name == replaced or time.time() - path.stat().st_mtime > _ABANDONED:
-                    path.unlink()
+    if replaced not in (None, data.name):
+        with suppress(OSError):  # another run was faster, or (on Windows) still reads it
+            cache.with_name(replaced).unlink()
+    delete_abandoned(cache.parent, f"{cache.name}.")
+
+
+def _mark_used(cache: Path) -> None:
+    with suppress(OSError):  # a cache that may only be read is as good
+        os.utime(_manifest(cache))
 
 
 def _manifest(cache: Path) -> Path:

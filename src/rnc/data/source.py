@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rnc.data.cache_entries import default_cache
 from rnc.data.datasets.registry import find_dataset, read_dataset
-from rnc.data.image_cache import default_cache
 from rnc.data.sources import is_data_file
 from rnc.data.table import Table, read_table
 

@@ -1,0 +1,110 @@
+"""Commands about the image cache: what is in it, and how to clear it."""
+
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from rnc.cli.terminal import friendly
+
+_DAY = 24 * 3600
+
+cache = typer.Typer(rich_markup_mode="markdown")
+
+
+@cache.callback(invoke_without_command=True)
+def list_cache(context: typer.Context) -> None:
+    """List the decoded images that are kept between runs, or clear them.
+
+    For instance:
+
+        rnc cache
+
+        rnc cache clear --older-than 30
+
+        rnc cache clear faces-256-0a1b2c3d4e5f6071
+
+    Image files are decoded once for each size. The cache holds 20 GB, or what the variable
+    RNC_CACHE_GB says; what nobody used for longest goes first. Nothing in it is needed: it is made
+    again from the files.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from rnc.data.cache_entries import cache_entries, cache_limit, default_cache
+
+    with friendly():
+        folder, limit = default_cache(), cache_limit()
+        entries = cache_entries(folder)
+    out = Console(highlight=False, soft_wrap=True)
+    if entries:
+        table = RichTable("name", "images", "pixels", "size", "last used", "files in", box=None)
+        for entry in entries:
+            pixels = "x".join(map(str, entry.shape[1:]))
+            age = _ago(time.time() - entry.last_use)
+            cells = (f"{entry.shape[0]:,}", pixels, _bytes(entry.size), age, entry.source)
+            table.add_row(entry.name, *cells)
+        out.print(table)
+    total = sum(entry.size for entry in entries)
+    out.print(f"{_bytes(total)} of {_bytes(limit)} in {folder}", markup=False)
+
+
+@cache.command()
+def clear(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="names from `rnc cache`", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="clear the whole cache")] = False,
+    older_than: Annotated[
+        float | None, typer.Option(metavar="DAYS", help="clear what was not used for so long")
+    ] = None,
+) -> None:
+    """Delete decoded images: those of some names, of some age, or all.
+
+    For instance:
+
+        rnc cache clear --all
+
+        rnc cache clear --older-than 30
+
+    Runs that read them go on; the next one decodes the files again.
+    """
+    from rnc.data.cache_entries import cache_entries, default_cache, delete_abandoned
+
+    with friendly():
+        folder = default_cache()
+        entries = cache_entries(folder)
+        if bool(names) + everything + (older_than is not None) != 1:
+            raise ValueError(
+                "Say what to clear: names from `rnc cache`, --older-than DAYS, or --all."
+            )
+        known = [entry.name for entry in entries]
+        if unknown := [name for name in names or [] if name not in known]:
+            held = ", ".join(known) or "nothing"
+            raise ValueError(f"The cache has no {', '.join(unknown)}; it holds {held}.")
+        if names:
+            entries = [entry for entry in entries if entry.name in names]
+        elif older_than is not None:
+            before = time.time() - older_than * _DAY
+            entries = [entry for entry in entries if entry.last_use < before]
+        for entry in entries:
+            entry.delete()
+        delete_abandoned(folder)
+    freed = sum(entry.size for entry in entries)
+    sets = "1 set" if len(entries) == 1 else f"{len(entries)} sets"
+    Console(highlight=False).print(f"Cleared {sets} of images, {_bytes(freed)}.")
+
+
+def _bytes(size: float) -> str:
+    """A size in the unit that suits it."""
+    if size < 1e6:
+        return f"{size / 1e3:.0f} kB"
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
+
+
+def _ago(seconds: float) -> str:
+    """How long ago, in words."""
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / 3600:.0f} h ago" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} days ago"
