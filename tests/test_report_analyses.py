@@ -197,6 +197,15 @@ def test_what_a_probe_reads_is_said_in_words(run, probe, words):
     assert f"Camera in the features{words}" in page_with(run, readable={"camera": probe}).text
 
 
+def test_an_evaluation_alone_says_what_guessing_gives(tmp_path):
+    scores = {
+        "readable": {"camera": 0.75},
+        "guessing": {"camera": {"kind": "accuracy", "chance": 0.5}},
+    }
+    run, _ = make_run(tmp_path / "run", scores=scores)
+    assert "Camera in the features75 % right, guessing 50 %" in Page(write_report([run])).text
+
+
 def test_a_similarity_matrix_of_an_analysis_takes_its_place(run):
     write_tensors(run / "analyses" / "similarity.safetensors", {"matrix": torch.eye(3)})
     page = page_with(run, similarity={"target": "age", "labels": [1, 2, 5]})

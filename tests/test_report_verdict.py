@@ -78,17 +78,27 @@ def test_the_better_of_two_runs_is_named_with_the_interval(tmp_path):
     runs = [with_error(tmp_path / name, mae) for name, mae in (("worse", 4.0), ("better", 3.0))]
     page = Page(write_report(runs))
     text = top_of(page)
-    assert "better has the lowest error: 3.000 against 4.000 of worse, 25 % less." in text
-    assert "On the same 40 test samples, the difference is 1.000 (95 % interval 1.00 to" in text
+    assert "better has the lowest error: 3.00 against 4.00 of worse, 25 % less." in text
+    assert "On the same 40 test samples, the difference is 1.00 (95 % interval 1.00 to" in text
     assert "more than chance in the choice of samples. Another seed may still change it." in text
     assert list(bars_of(page)) == ["better", "worse"]
     assert "age: off by 3.00 on average" in page.text  # each run's answer is in its card
+    assert "is better than all of them" not in text
+
+
+def test_gradient_boosting_that_beats_all_runs_is_said(tmp_path):
+    runs = [
+        with_error(tmp_path / n, mae, baselines=BASELINES) for n, mae in (("a", 4.0), ("b", 3.0))
+    ]
+    page = Page(write_report(runs))
+    assert "Gradient boosting (scikit-learn) is better than all of them here: 2.00." in top_of(page)
+    assert list(bars_of(page)) == ["gradient boosting", "b", "a", "guessing the median"]
 
 
 def test_a_difference_within_noise_is_called_so(tmp_path):
     runs = [with_error(tmp_path / n, mae, noise=2.0) for n, mae in (("a", 3.01), ("b", 3.0))]
     text = top_of(Page(write_report(runs)))
-    assert "b and a are equal within noise: 3.000 against 3.010." in text
+    assert "b and a are equal within noise: 3.00 against 3.01." in text
     assert "it may be chance." in text
 
 
@@ -120,8 +130,8 @@ def test_runs_that_differ_in_the_seed_alone_become_one_card_with_mean_and_spread
     assert page.row("RnC, seed 2", 2) == ["RnC, seed 2", "3.200"]
     assert len(page.kind("scatter")) == 2
     text = top_of(page)
-    assert "RnC has the lowest error: 3.100 against 4.100 of L1, 24 % less." in text
-    assert "Over 3 seeds, the difference is 1.000 (95 % interval 0.773 to 1.23)" in text
+    assert "RnC has the lowest error: 3.10 against 4.10 of L1, 24 % less." in text
+    assert "Over 3 seeds, the difference is 1.00 (95 % interval 0.773 to 1.23)" in text
     bar = bars_of(page)["RnC"]
     assert (bar["low"], bar["value"], bar["high"]) == pytest.approx((3.0, 3.1, 3.2))
 

@@ -78,7 +78,7 @@ def test_counts_are_those_of_the_splits_and_the_key_is_the_split():
     model = model_for(table)
     for split in ("train", "val", "test"):
         scores = evaluate(model, table, split=split).scores
-        assert list(scores) == [split, "n", "subgroups", "readable", "columns"]
+        assert list(scores) == [split, "n", "subgroups", "readable", "guessing", "columns"]
         assert scores["n"] == {"train": 40, "val": 10, "test": 10}
         rows = table.rows(split)
         mae = np.abs(model.predict_prepared(table.x[rows]) - table.y[rows]).mean()
@@ -305,6 +305,10 @@ def test_readable_is_high_for_what_the_features_hold_and_chance_for_what_they_do
     assert 0.15 < readable["coin"] < 0.35
     assert readable["input"] > 0.99
     assert -0.1 < readable["noise"] < 0.1
+    guessing = evaluate(model, table).scores["guessing"]
+    assert guessing["noise"] == {"kind": "r2", "chance": 0.0}
+    assert guessing["coin"]["kind"] == "accuracy"
+    assert 0.15 < guessing["coin"]["chance"] < 0.5
     assert evaluate(model, table).scores["readable"] == readable
 
 

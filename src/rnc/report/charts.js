@@ -5,8 +5,8 @@ function drawCurves(host, figure) {
   const tops = [];
   let total = 4;
   for (const height of heights) {
-    tops.push(total + 22);
-    total += height + 34;
+    tops.push(total + 26);
+    total += height + 38;
   }
   total += 30;
   const [svg, width] = picture(host, total, figure.title);
@@ -139,7 +139,7 @@ function drawRows(host, figure) {
   const range = padded([0, span(bars.flatMap((bar) => [bar.value, bar.high]))[1]], true);
   const widest = Math.max(...figure.groups.map((group) => widthOf(group.name)));
   const left = Math.min(widest, width * 0.38) + 10;
-  const texts = bars.map((bar) => (figure.labels ? brief3(bar.value) : ""));
+  const texts = bars.map((bar) => bar.label || "");
   const x = linear(range, left, width - 10 - Math.max(...texts.map(widthOf)));
   const bottom = height - 36;
   const marks = ticks(range, Math.max(2, Math.floor((width - left) / 70)));
@@ -158,9 +158,9 @@ function drawRows(host, figure) {
       fitting(group.name, left - 10));
     for (const bar of group.bars) {
       drawBar(svg, bar, x, y, thick);
-      if (figure.labels) {
+      if (bar.label) {
         const end = Math.max(x(bar.value || 0), x(bar.high || 0)) + 6;
-        shape(svg, "text", { x: end, y: y + thick - 2, class: "strong" }, brief3(bar.value));
+        shape(svg, "text", { x: end, y: y + thick - 2, class: "strong" }, bar.label);
       }
       spots.push({ y: y + thick / 2, group: group.name, bar });
       y += thick + 2;

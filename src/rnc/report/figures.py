@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.metrics import Columns
+from rnc.run.answer import number
 from rnc.run.groups import natural_key
 
 Figure = dict[str, Any]
@@ -236,17 +237,26 @@ def bins_figure(
 # ----------------------------------------------------------------------------------------- rows
 
 
-def rows(axis: str, groups: Mapping[str, Sequence[tuple[str, int | str, ErrorGroup]]]) -> Figure:
-    """Bars with intervals: for each group, (name, colour, values) of every bar."""
+def rows(
+    axis: str,
+    groups: Mapping[str, Sequence[tuple[str, int | str, ErrorGroup]]],
+    *,
+    labels: bool = False,
+) -> Figure:
+    """Bars with intervals: for each group, (name, colour, values) of every bar.
+
+    Labels are the values, written at the ends of the bars.
+    """
     drawn = []
     for title, bars in groups.items():
         shown = []
         for name, color, group in bars:
             value, low, high = (
-                None if number is None else rounded(np.array([number]))[0] for number in group[2:]
+                None if one is None else rounded(np.array([one]))[0] for one in group[2:]
             )
             bar = {"name": short(name), "color": color, "value": value, "n": group.n}
-            shown.append(bar | {"low": low, "high": high})
+            bar |= {"low": low, "high": high}
+            shown.append(bar | ({"label": number(group.mae)} if labels else {}))
         drawn.append({"name": short(title, 60), "bars": shown})
     legend = _legend((short(name), color, 0) for bars in groups.values() for name, color, _ in bars)
     return {"kind": "rows", "axis": axis, "groups": drawn, "legend": legend}
@@ -273,7 +283,9 @@ def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[ErrorGroup]]]) -> Fi
         for value in sorted(largest, key=natural_key)
     }
     # Values that look alike when cut short stay apart: groups are a list in the end.
-    return rows("MAE", {value or "(empty)": of_value for value, of_value in bars.items()})
+    return rows(
+        "mean absolute error", {value or "(empty)": of_value for value, of_value in bars.items()}
+    )
 
 
 # ------------------------------------------------------------------------------- points and pairs

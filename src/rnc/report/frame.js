@@ -105,10 +105,6 @@ function brief(value) {
   return text.replace("-", "−");
 }
 
-function brief3(value) {
-  return Number.isFinite(value) ? brief(Number(value.toPrecision(3))) : "-";
-}
-
 function linear([low, high], from, to) {
   const scale = (value) => from + (value - low) / (high - low || 1) * (to - from);
   scale.back = (place) => low + (place - from) / (to - from) * (high - low);

@@ -12,7 +12,7 @@ import numpy as np
 from rnc.metrics.bootstrap import Interval, mean_interval
 from rnc.report import page
 from rnc.report.runs import ReportRun, SeedScore
-from rnc.run.answer import Answer
+from rnc.run.answer import Answer, number
 
 _ERRORS = ("angular_error", "circular_error", "mae")  # the first one that runs have counts
 
@@ -91,20 +91,29 @@ def verdict(runs: Sequence[ReportRun]) -> Answer:
         return Answer("Fewer than two of these runs have scores: there is nothing to compare.", ())
     (least, best), (next_least, second) = sorted(scored, key=lambda pair: pair[0])[:2]
     difference = compare(best, second, key)
-    numbers = f"{page.number(least)} against {page.number(next_least)}"
+    numbers = f"{number(least)} against {number(next_least)}"
     less = f", {100 * (1 - least / next_least):.0f} % less" if next_least > 0 else ""
     headline = f"{best.name} has the lowest error: {numbers} of {second.name}{less}."
     if difference is None or difference.interval is None:
-        return Answer(headline, ("It may be chance: train more seeds of both to tell.",))
+        chance = "It may be chance: train more seeds of both to tell."
+        return Answer(headline, (chance, *_beaten(best, least, key)))
     if not difference.is_clear:
         headline = f"{best.name} and {second.name} are equal within noise: {numbers}."
-    return Answer(headline, (_evidence(best, second, difference),))
+    return Answer(headline, (_evidence(best, second, difference), *_beaten(best, least, key)))
+
+
+def _beaten(best: ReportRun, error: float, key: str) -> list[str]:
+    """A sentence where gradient boosting has a lower error than the best run."""
+    boosted = best.score("baselines", "boosting", key)
+    if not isinstance(boosted, float | int) or boosted >= error:
+        return []
+    return [f"Gradient boosting (scikit-learn) is better than all of them here: {number(boosted)}."]
 
 
 def _evidence(best: ReportRun, second: ReportRun, difference: ErrorDifference) -> str:
     low, high = sorted(-end for end in difference.interval or ())
     interval = f"95 % interval {page.between(Interval(low, high))}"
-    size = page.number(-difference.mean)
+    size = number(-difference.mean)
     if difference.over == "seeds":
         counts = dict.fromkeys(len(run.seeds) for run in (best, second))
         judged = "more than chance" if difference.is_clear else "it may be chance; more seeds tell"

@@ -7,6 +7,7 @@ The scores, as scores.json has them:
      "per_target": {target: {"mae": ..., ...}},  if there are several
      "subgroups": {column: {value or range: {"n": ..., "mae": ..., ...}}},  see `rnc.run.groups`
      "readable": {column: accuracy or R2},                                   likewise
+     "guessing": {column: {"kind": "accuracy" or "r2", "chance": the score of a guess}},
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
 The first key is the name of the split. A score that is not defined is left out. `rnc fit` adds
@@ -124,13 +125,15 @@ def evaluate(
     }
     if truth.shape[1] > 1:
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names)
-    scores |= {"subgroups": {}, "readable": {}}
+    scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
     for name, values in table.subgroup.items():
         groups = groups_of(values, samples)
         if groups is not None:
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
             probe = readable(features[rows], groups.at(rows), seed)
-            scores["readable"] |= {} if probe is None else {name: probe.score}
+            if probe is not None:
+                scores["readable"][name] = probe.score
+                scores["guessing"][name] = {"kind": probe.kind, "chance": probe.chance}
     worst = worst_samples(prediction, truth)
     pictured = np.union1d(rows, worst)
     pictures = thumbnails(table.x, samples[pictured])

@@ -141,7 +141,7 @@ def _schemes_tried(runs: Sequence[ReportRun], figures: list[Figure]) -> str:
                 for scheme, error in tried.items()
                 if isinstance(error, float | int)
             }
-            figure = draw.rows("validation error", bars) | {"labels": True}
+            figure = draw.rows("validation error", bars, labels=True)
             title, file = f"Schemes that {run.name} tried", f"schemes {run.name}"
             slots.append(page.slot(figures, figure, title, file=file))
     return page.grid(slots)

@@ -92,7 +92,7 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
         "Below it, the number of samples: errors often grow where training had few."
     )
     if shots:
-        figure = draw.rows("MAE", shots)
+        figure = draw.rows("mean absolute error", shots)
         slots.append(page.slot(figures, figure, "Error by shot group", file="error-by-shots"))
         about += (
             " Many, medium and few shot: labels with more than 100, 20 to 100, and fewer than 20 "

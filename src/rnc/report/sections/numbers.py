@@ -60,7 +60,7 @@ def readable_columns(run: ReportRun) -> dict[str, ReadableColumn]:
     for column, score in run.scores("readable").items():
         seeds = run.over_seeds("readable", column)
         columns[column] = ReadableColumn(score if seeds is None else seeds.mean)
-    for column, probe in run.analyses.get("readable", {}).items():
+    for column, probe in (run.scores("guessing") | run.analyses.get("readable", {})).items():
         known = columns.get(column, ReadableColumn(probe.get("score")))
         chance = probe.get("chance")
         chance = float(chance) if isinstance(chance, float | int) else None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rnc.metrics import score_words
 from rnc.report import figures as draw
 from rnc.report import page
 from rnc.report.figures import ErrorGroup, Figure
@@ -16,8 +17,6 @@ from rnc.report.samples import Pictures
 from rnc.report.sections.numbers import union
 from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
-
-_MEASURES = {"mae": "MAE", "angular_error": "angular error"}
 
 Curve = list[tuple[int, float]]
 """(severity, error); severity 0 is the clean input."""
@@ -50,7 +49,7 @@ def read_corruption(result: AnalysisResult, run: PartialRun) -> CorruptionErrors
     types = {str(row["name"]): float(row["error"]) for row in content["types"]}
     measure = str(content.get("measure") or "error")
     n = int(content.get("n") or 0)
-    return CorruptionErrors(_MEASURES.get(measure, measure), n, curves, mean, types)
+    return CorruptionErrors(score_words(measure), n, curves, mean, types)
 
 
 def draw_corruption(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
@@ -135,7 +134,7 @@ def _unseen(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
     }
     ranges = union([[seen for _, (seen, _) in errors]])
     note = f"Targets that training has seen: {draw.short('; '.join(ranges), 120)}."
-    figure = draw.rows("MAE", bars)
+    figure = draw.rows("mean absolute error", bars)
     return [page.slot(figures, figure, "Unseen targets", note=note, file="unseen-targets")]
 
 
@@ -160,7 +159,12 @@ def _reduced(runs: Sequence[ReportRun], figures: list[Figure]) -> list[str]:
             marks.append(draw.line(n, mae, name, color=run.color, dash=dash, dots=True))
     if not marks:
         return []
-    panel = {"title": "MAE, mean over the seeds", "marks": marks, "zero": True, "height": 1.4}
+    panel = {
+        "title": "mean absolute error, over the seeds",
+        "marks": marks,
+        "zero": True,
+        "height": 1.4,
+    }
     figure = draw.curves("training samples", [panel])
     return [page.slot(figures, figure, "Less training data", file="less-data")]
 
@@ -180,5 +184,6 @@ def _transfer(runs: Sequence[ReportRun]) -> str:
     ]
     if not rows:
         return ""
-    head = ["Run", "Data", "Scheme", "MAE", "R²", "Spearman"]
+    keys = ("mae", "r2", "spearman")
+    head = ["Run", "Data", "Scheme", *(page.capital(score_words(key)) for key in keys)]
     return f"<h3>Transfer</h3>{page.table(head, rows)}"

@@ -1,5 +1,6 @@
 """The top of a page: the answer, and a card with the main numbers of every run."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -12,6 +13,9 @@ from rnc.report.runs import ReportRun
 from rnc.report.sections.numbers import readable_columns, with_spread
 from rnc.report.verdict import error_key, error_of, verdict
 from rnc.run.answer import Answer, answer
+
+MOST_TILES = 6
+"""Numbers of one run in a row; more make two rows."""
 
 _BASELINES = {"boosting": "gradient boosting", "median": "guessing the median"}
 
@@ -27,7 +31,7 @@ def draw_answer(runs: Sequence[ReportRun], figures: list[Figure]) -> str:
     figure = ""
     if bars:
         key = error_key(runs)
-        drawn = draw.rows(score_words(key), bars) | {"labels": True, "legend": []}
+        drawn = draw.rows(score_words(key), bars, labels=True) | {"legend": []}
         figure = page.slot(figures, drawn, "Error on the test samples", file="answer")
     return f'<section class="answer" id="answer"><div class="card">{words}</div>{figure}</section>'
 
@@ -90,15 +94,17 @@ def _card(run: ReportRun, *, several: bool) -> str:
         kind += f" · {len(run.seeds)} seeds; figures show seed {run.fit.get('seed')}"
     told = _answer(run) if several else Answer("", ())
     said = f"<p>{page.escape(told.headline)}</p>{_sentences(told.details)}" if several else ""
+    facts = _facts(run)
     pairs = "".join(
         f"<div><dt>{page.escape(title)}</dt><dd>{page.escape(value)}"
         f"{f' <small>{page.escape(beside)}</small>' if beside else ''}</dd></div>"
-        for title, (value, beside) in _facts(run).items()
+        for title, (value, beside) in facts.items()
     )
+    tiles = len(facts) if len(facts) <= MOST_TILES else math.ceil(len(facts) / 2)
     return (
         f'<article class="card run" style="--run: var(--run-{run.color % 6})">'
         f'<h3>{page.escape(run.name)}</h3><p class="small">{page.escape(kind)}</p>'
-        f'{said}<dl class="facts">{pairs}</dl>{notes}</article>'
+        f'{said}<dl class="facts" style="--tiles: {tiles}">{pairs}</dl>{notes}</article>'
     )
 
 
