@@ -294,7 +294,7 @@ def test_every_field_says_what_it_is_for() -> None:
 
 
 def test_the_paper_preset_is_the_released_recipe() -> None:
-    config = FitConfig().resolve()
+    config = FitConfig().resolve(12_208)
     assert (config.optimizer, config.epochs, config.head_epochs) == ("sgd", 400, 100)
     assert (config.batch_size, config.head_batch_size) == (256, 64)
     assert (config.rate(contrast=True), config.rate(contrast=False)) == (0.5, 0.2)
@@ -303,10 +303,34 @@ def test_the_paper_preset_is_the_released_recipe() -> None:
 
 
 def test_the_quick_preset_is_short_and_adaptive() -> None:
-    config = FitConfig(preset="quick").resolve()
+    config = FitConfig(preset="quick").resolve(12_208)
+    assert config.batch_size == 256
     assert (config.optimizer, config.epochs, config.head_epochs) == ("adamw", 30, 20)
     assert config.rate(contrast=True) == config.rate(contrast=False) == 1e-3
     assert config.head_lr == 1e-2
+
+
+def test_few_rows_get_small_batches_and_as_many_updates() -> None:
+    for rows in (5, 20, 60, 215, 721, 1053, 3000, 8191):
+        config = FitConfig(preset="quick").resolve(rows)
+        size, epochs, head_epochs = config.batch_size, config.epochs, config.head_epochs
+        assert size is not None
+        assert epochs is not None
+        assert head_epochs is not None
+        assert min(rows, 16) <= size <= max(16, rows // 32)
+        assert epochs >= 30
+        assert epochs * (rows // size) >= 900
+        assert head_epochs == epochs * 2 // 3
+        assert FitConfig().resolve(rows).epochs == 400
+    assert FitConfig().resolve(8192).batch_size == 256
+    assert FitConfig().resolve().batch_size is None
+
+
+def test_a_given_batch_size_keeps_its_epochs() -> None:
+    config = FitConfig(preset="quick", batch_size=64).resolve(200)
+    assert (config.batch_size, config.epochs, config.head_epochs) == (64, 30, 20)
+    config = FitConfig(preset="quick", epochs=7).resolve(200)
+    assert (config.batch_size, config.epochs) == (16, 7)
 
 
 def test_what_is_given_wins_over_the_preset() -> None:

@@ -338,7 +338,7 @@ def test_a_last_batch_of_one_does_not_break_batch_normalisation(rows: int) -> No
 
 def test_fewer_rows_than_a_batch_are_refused() -> None:
     table = columns(rows=40)
-    message = r"batch_size = 256 training rows; got 28\. Lower it: --batch-size 7\."
+    message = r"batch_size = 256 training rows; got 28\. Leave --batch-size out: it then follows"
     with pytest.raises(ValueError, match=message):
         fit(table, quick(batch_size=256))
 

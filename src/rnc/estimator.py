@@ -47,7 +47,8 @@ class RnCRegressor(
         objective: a name, or a function: features (n, v, d) and targets (n, t) in their own units
             -> the number to minimise.
         preset: "quick", since estimators are often fitted many times over.
-        batch_size: lowered to the number of training rows where these are fewer.
+        batch_size: one that is given is lowered to the number of training rows where these are
+            fewer.
         random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
             and a RandomState draw one, as everywhere in scikit-learn.
         validation_fraction: share of the rows that are kept from training and choose the best
@@ -95,7 +96,7 @@ class RnCRegressor(
         preset: Preset = "quick",
         epochs: int | None = None,
         head_epochs: int | None = None,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         head_batch_size: int = 64,
         accumulate: int = 1,
         clip: float | None = None,
@@ -148,8 +149,9 @@ class RnCRegressor(
         table = dataclasses.replace(table, target_names=_names(y) or table.target_names)
         if fractions[1] == 0:
             table = _validated_by_training_rows(table)
-        batch_size = min(config.batch_size, len(table.rows("train")))
-        config = dataclasses.replace(config, batch_size=batch_size)
+        if config.batch_size is not None:
+            batch_size = min(config.batch_size, len(table.rows("train")))
+            config = dataclasses.replace(config, batch_size=batch_size)
         encoder = copy.deepcopy(self.encoder) if isinstance(self.encoder, nn.Module) else None
         touches_gpus = self.device != "cpu" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(range(torch.cuda.device_count()) if touches_gpus else ()):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights
+from rnc.config.sizes import QUICK_EPOCHS, default_batch_size, quick_epochs, sgd_scale
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
 from rnc.loss.pairwise import Pairwise, circular
@@ -78,17 +79,24 @@ class FitConfig:
     weights: Annotated[
         str | None, "start the encoder from this .safetensors or .pth file, hub folder or run"
     ] = None
-    preset: Annotated[Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW"] = "paper"
+    preset: Annotated[
+        Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW, more where rows are few"
+    ] = "paper"
 
     epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
     head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
-    batch_size: Annotated[int, "samples per step, over all processes"] = 256
+    batch_size: Annotated[
+        int | None, "samples per step, over all processes; default: by the training rows, 16 to 256"
+    ] = None
     head_batch_size: Annotated[int, "samples per step of the head"] = 64
     accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
     clip: Annotated[float | None, "largest norm of the gradient"] = None
 
     optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
-    lr: Annotated[float | None, "learning rate; by default 0.5 for RnC, 0.2 end to end"] = None
+    lr: Annotated[
+        float | None,
+        "learning rate; by default 0.5 for RnC, 0.2 end to end, less for batches below 256",
+    ] = None
     weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
     lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
     head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
@@ -178,17 +186,29 @@ class FitConfig:
         specs = (self.objective_spec, self.regularizer_spec)
         return self.lds or any(spec is not None and spec.uses_bins for spec in specs)
 
-    def resolve(self) -> "FitConfig":
-        """The same config with the epochs, the optimizer and the head's rate of the preset."""
+    def resolve(self, rows: int | None = None) -> "FitConfig":
+        """The same config with what the preset and the number of training rows say.
+
+        Without `rows` the batch size stays as it is, and the epochs are those of large data.
+        """
         quick = self.preset == "quick"
         optimizer = self.optimizer or ("adamw" if quick else "sgd")
+        epochs, head_epochs = (QUICK_EPOCHS, 20) if quick else (400, 100)
+        if quick and rows is not None and self.batch_size is None:
+            longer = quick_epochs(rows)
+            epochs, head_epochs = longer, head_epochs * longer // epochs
         return dataclasses.replace(
             self,
             optimizer=optimizer,
-            epochs=_default(self.epochs, 30 if quick else 400),
-            head_epochs=_default(self.head_epochs, 20 if quick else 100),
+            batch_size=self.batch_size if rows is None else self.batch_for(rows),
+            epochs=_default(self.epochs, epochs),
+            head_epochs=_default(self.head_epochs, head_epochs),
             head_lr=_default(self.head_lr, 0.05 if optimizer == "sgd" else 1e-2),
         )
+
+    def batch_for(self, rows: int) -> int:
+        """Samples per step for so many training rows."""
+        return default_batch_size(rows) if self.batch_size is None else self.batch_size
 
     def rate(self, *, contrast: bool) -> float:
         """The rate of an encoder that the objective trains (contrast), or else a head's loss."""
@@ -196,7 +216,7 @@ class FitConfig:
             return self.lr
         if self.resolve().optimizer == "adamw":
             return 1e-3
-        return self.objective_spec.lr if contrast else 0.2
+        return (self.objective_spec.lr if contrast else 0.2) * sgd_scale(self.batch_size)
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
         """How samples of a kind become views; those of images do not exceed their shorter side."""

@@ -105,10 +105,11 @@ def _check_objective(config: "FitConfig") -> None:
             f"objective {name} compares views of a sample: views must be at least {spec.views}; "
             f"got {config.views}."
         )
-    if config.batch_size * max(1, config.views) < spec.rows:
+    size = config.batch_size
+    if size is not None and size * max(1, config.views) < spec.rows:
         raise ValueError(
             f"{spec.title} contrasts the samples of a batch: batch_size must be at least "
-            f"{spec.rows}; got {config.batch_size}."
+            f"{spec.rows}; got {size}."
         )
     if config.c_mixup and not spec.uses_targets:
         known = " or ".join(known for known, other in OBJECTIVES.items() if other.uses_targets)

@@ -26,7 +26,7 @@ from rnc.experiments.subsets import only
 DIGITS = "digits"
 DIGIT_SIDE = 16
 
-_FIT: dict[str, dict[str, Any]] = {
+_OF_DATASETS: dict[str, dict[str, Any]] = {
     "agedb": {"low": 0.0, "high": 101.0, "step": 1.0},
     "imdb-wiki": {},
     "tuab": {"low": 0.0, "high": 95.0, "step": 1.0},
@@ -40,6 +40,8 @@ _FIT: dict[str, dict[str, Any]] = {
     "skyfinder": {"low": -20.0, "high": 49.0, "step": 1.0},
 }
 """What the paper says about each dataset."""
+_FIT = {name: {"batch_size": 256, **fields} for name, fields in _OF_DATASETS.items()}
+"""The same with the paper's batch size, however many rows a copy has."""
 
 _NUISANCE = {"skyfinder": "camera", DIGITS: "digit"}
 

@@ -212,11 +212,12 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
     >>> a == canonical(FitConfig(scheme="end2end", epochs=400), table), a.views
     (True, 1)
     """
-    config = config.resolve()
+    rows = len(table.rows("train"))
+    config = config.resolve(rows)
     changes: dict[str, Any] = {name: _DEFAULTS[name] for name in _UNUSED.get(config.scheme, ())}
     if config.scheme in ("end2end", "two-stage"):
         changes["views"] = min(1, config.views)
-    changes["batch_size"] = min(config.batch_size, len(table.rows("train")))
+    changes["batch_size"] = min(config.batch_for(rows), rows)
     config = dataclasses.replace(config, **changes)
     if not (HEADS[config.head].binned or config.counts_in_bins):
         config = dataclasses.replace(config, **dict.fromkeys(BIN_FIELDS))  # type: ignore[arg-type]

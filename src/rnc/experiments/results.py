@@ -152,7 +152,8 @@ def unseen(setting: Setting) -> Plan:
 
 def ablation_positives(setting: Setting) -> Plan:
     """Only the K nearest samples as positives."""
-    most = setting.base.batch_size * max(1, setting.base.views) - 1
+    batch_size = setting.base.batch_for(len(setting.data.table.rows("train")))
+    most = batch_size * max(1, setting.base.views) - 1
     lines = []
     for quarters in (1, 2, 3, 4):
         k = min(most, (most + 1) * quarters // 4)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnc.config import FitConfig
+from rnc.config.sizes import LEAST_UPDATES
 from rnc.training.record import Record
 
 FEW_UPDATES = 500
 """A training with fewer updates is short."""
-MANY_UPDATES = 1000
-"""What a short training is advised to have."""
 NOTABLE = 0.05
 """A validation error that fell by this share in the last quarter was still falling."""
 _FIRST_STAGES = ("encoder", "end2end", "regularize")
@@ -50,7 +49,7 @@ def training_length(
     epochs = first[-1].epoch
     if epochs * per_epoch < FEW_UPDATES:
         why: str | None = f"{epochs * per_epoch:,} updates"
-        epochs = max(2 * epochs, math.ceil(MANY_UPDATES / per_epoch))
+        epochs = max(2 * epochs, math.ceil(LEAST_UPDATES / per_epoch))
     elif (why := _still_falling(first)) is not None:
         epochs = 2 * epochs
     else:
@@ -60,7 +59,7 @@ def training_length(
 
 def updates_per_epoch(config: FitConfig, rows: int, kind: str) -> int:
     """How many times an epoch of a stage changes the weights."""
-    steps = rows / config.batch_size
+    steps = rows / config.batch_for(rows)
     whole = math.floor(steps) if kind in ("encoder", "regularize") else math.ceil(steps)
     return math.ceil(whole / config.accumulate)
 

@@ -11,24 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 import rnc
 from rnc.analyses.standard import write_standard_analyses
-from rnc.config import SPEED_ONLY, FitConfig
-from rnc.data.inputs import essential
+from rnc.config import FitConfig
+from rnc.data.errors import DataError
 from rnc.data.source import DataSource
 from rnc.data.table import Table
-from rnc.files import read_tensors, sweep
+from rnc.files import sweep
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
-from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
-from rnc.training.checkpoint import ENCODER_FILE, read_stage
+from rnc.run.start import check_before_data as check_before_data
+from rnc.run.start import prepare_folder, read_encoder, same_source
+from rnc.training.checkpoint import ENCODER_FILE
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.record import PULSE, Record, ShowRecord, Step
 
@@ -55,7 +57,7 @@ def fit(
         out: the run folder; must be new or empty unless it is resumed or overwritten.
         data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
         name: of the run in reports; by default the folder's.
-        resume: continue the run in `out`, which must have the same config.
+        resume: continue the run in `out`, which must have the same config, but for more epochs.
         overwrite: delete the run in `out` first.
         encoder: a module of the caller's own.
         encoder_from: a run whose encoder is taken as it is instead of training one.
@@ -109,7 +111,7 @@ def fit_run(
     model = build_regressor(table, config, encoder)
     if resume:
         model.use_augment(run.config["model"]["augment"])  # older versions had other defaults
-        encoder_from = _same_source(run, encoder_from)
+        encoder_from = same_source(run, encoder_from)
     if encoder_from is not None and not (resume and (out / ENCODER_FILE).exists()):
         encoder_weights = read_encoder(encoder_from, model, config)
     check_training(model, table, config, objective, encoder_weights)
@@ -122,11 +124,12 @@ def fit_run(
         **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
     }
     if is_first:
-        prepare_folder(out, config, resume=resume, overwrite=overwrite)
+        is_changed = prepare_folder(out, config, resume=resume, overwrite=overwrite)
         for folder in (out, (out / ENCODER_FILE).parent):
             sweep(folder)
-        if not resume:
+        if is_changed:
             model.save_config(out, entries)
+        if not resume:
             run.write_skipped(table.skipped)
         run.write_train_targets(table.y[table.rows("train")])
     records = list(encoder_records)
@@ -147,44 +150,47 @@ def fit_run(
         write_standard_analyses(RunFolder(out))
 
 
-def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
-    """The weights of the encoder of another run; raises if it does not fit."""
-    if config.scheme not in ("probe", "finetune"):
-        raise ValueError(
-            "--encoder-from takes the place of training an encoder before a head, which scheme "
-            f"{config.scheme} does not do. Use --scheme probe or finetune."
-        )
-    theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
-    for what in ("kind", "encoder", "input_shape", "preprocessing"):
-        a, b = getattr(theirs, what), getattr(ours, what)
-        if what == "preprocessing":
-            a, b = essential(a, theirs.kind), essential(b, ours.kind)
-        if a != b:
-            shown = "" if what == "preprocessing" else f": {a} there, {b} here"
-            raise ValueError(
-                f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
-                "same columns, --encoder and --image-size, or train an encoder."
-            )
-    finished, stage = folder / MODEL_FILE, folder / ENCODER_FILE
-    if not stage.exists() and not finished.exists():
-        raise FileNotFoundError(
-            f"{folder} has no trained encoder yet. Finish that run first: the command that "
-            "started it and --resume."
-        )
-    weights, _ = read_tensors(finished) if finished.exists() else read_stage(stage)
-    return without_head(weights)
+def resume_run(
+    folder: Path | str, *, epochs: int | None = None, head_epochs: int | None = None
+) -> Iterator[Record]:
+    """Go on with a run of `rnc fit` from its folder alone: one Record per epoch.
 
+    Epochs that were trained before are yielded, too. A run with more `epochs` than it had goes on
+    from its last checkpoint: the learning rate follows the cosine of the new length from there on.
 
-def _same_source(run: RunFolder, encoder_from: Path | None) -> Path | None:
-    """The run that a resumed run took its encoder from; raises if another one is given now."""
-    before = run.config.get("encoder_from")
-    if encoder_from is not None and before != str(encoder_from):
+    Args:
+        folder: the run, finished or not.
+        epochs: of the encoder, or of end-to-end training, in all; by default as many as before.
+        head_epochs: of fine-tuning, or of a head that is trained by steps; likewise.
+    """
+    run = RunFolder(Path(folder))
+    config, content = run.fit, run.config
+    if config.objective == "own" or content["model"]["encoder"] == "own":
         raise ValueError(
-            f"{run.path} was started with {'its own encoder' if before is None else before} and "
-            f"not with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
-            "--out."
+            f"{folder} was trained with an encoder or an objective of Python code, which the "
+            "folder does not hold. Go on from there: rnc.fit(..., resume=True), with the same "
+            "arguments."
         )
-    return None if before is None else Path(before)
+    config = replace(config, epochs=config.epochs if epochs is None else epochs)
+    if head_epochs is not None:
+        config = replace(config, head_epochs=head_epochs)
+    check_before_data(config, run.path, resume=True)
+    table = run.read_table()
+    targets = run.train_targets
+    if targets is not None and not np.array_equal(targets, table.y[table.rows("train")]):
+        raise DataError(
+            f"The data of {folder} have changed since it was started: other training targets. "
+            "Fit again, with another --out."
+        )
+    yield from fit_run(
+        table,
+        config,
+        run.path,
+        data=run.source,
+        command=content.get("command", ""),
+        name=content.get("name"),
+        resume=True,
+    )
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
@@ -201,37 +207,6 @@ def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
         return {}
     auto = {"auto": best, "kept": kept_scheme(best)} if config.scheme == "auto" else {}
     return {"validation_error": min(best.values()), **auto}
-
-
-def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:
-    """Raise unless the folder may take this run; nothing but an old run is ever deleted."""
-    if resume:
-        # A field that the run's version did not have yet was as it is by default.
-        before = RunFolder(out).fit.to_json()
-        changed = {
-            name: (before[name], value)
-            for name, value in config.to_json().items()
-            if before[name] != value and name not in SPEED_ONLY
-        }
-        if changed:
-            listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
-            raise ValueError(
-                f"{out} was started with other options ({listed}). Use the same ones to resume it, "
-                "or another --out."
-            )
-        return
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not RunFolder(out).exists:
-        raise FileExistsError(
-            f"{out} exists and holds no run. Choose a new folder for --out; nothing was changed."
-        )
-    if not overwrite:
-        raise FileExistsError(
-            f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
-            "another --out."
-        )
-    RunFolder(out).delete()
 
 
 def environment() -> dict[str, str]:

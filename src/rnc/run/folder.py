@@ -224,8 +224,11 @@ class RunFolder:
     @cached_property
     def table(self) -> Table:
         """The data that the run was fitted on, read again."""
-        if self.given_table is not None:
-            return self._checked(self.given_table)
+        given = self.given_table
+        return self._checked(self.read_table() if given is None else given)
+
+    def read_table(self) -> Table:
+        """The data from where config.json says that they are, of a run that may be unfinished."""
         data = self.source
         if not data.source:
             raise DoesNotApply(
@@ -239,7 +242,7 @@ class RunFolder:
             )
         # They are prepared as the model expects, also where this version would do otherwise.
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
-        return self._checked(data.read(self.fit.image_size, fitted, same_rows=True))
+        return data.read(self.fit.image_size, fitted, same_rows=True)
 
     def has_analysis(self, name: str) -> bool:
         """Whether an analysis of this name was done."""

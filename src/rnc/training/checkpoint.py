@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # or reading a run would cost the import of Lightning
 CHECKPOINT_FOLDER = "checkpoint"
 """In the folder of a run: what a killed run continues from."""
 CHECKPOINT_FORMAT = 2
+LAST_FILE = "last.safetensors"
+"""In the folder of checkpoints: that of the stage that ran last."""
 ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
 """In the folder of a run: the encoder that its first stage trained."""
 CHEAP_SECONDS = 0.05
@@ -47,6 +49,16 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], Records]:
         _check_format(path, note)
     records: Records = note["records"] if isinstance(note, dict) else note
     return weights, records
+
+
+def forget_later_stages(folder: Path) -> None:
+    """Delete what stages after the first left in a run folder, for the first is to go on."""
+    later, last = ("head", "finetune"), folder / CHECKPOINT_FOLDER / LAST_FILE
+    if last.exists() and read_tensors(last)[1]["stage"].endswith(later):
+        last.unlink()
+    for path in (folder / CHECKPOINT_FOLDER).glob("*.safetensors"):
+        if path.stem.endswith(later):
+            path.unlink()
 
 
 class StageState:

@@ -35,7 +35,7 @@ def planned_stages(
     A head that is solved counts as an epoch of one step. With `takes_encoder`, the first stage of
     probe and finetune has been trained by another run.
     """
-    config = config.resolve()
+    config = config.resolve(rows)
     if config.scheme != "auto":
         return _of_scheme(config, config.scheme, rows, takes_encoder)
     stages: list[PlannedStage] = []
@@ -51,7 +51,7 @@ def _of_scheme(
 ) -> list[PlannedStage]:
     assert config.epochs is not None
     assert config.head_epochs is not None
-    several, size = max(1, config.views), config.batch_size
+    several, size = max(1, config.views), config.batch_for(rows)
     encoder = PlannedStage("encoder", config.epochs, rows // size, rows * several)
     end2end = PlannedStage("end2end", config.epochs, math.ceil(rows / size), rows)
     solved = PlannedStage("head", 1, 1, rows)

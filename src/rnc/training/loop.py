@@ -8,8 +8,8 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +96,7 @@ def run_stage(
     validate: Callable[[], float] | None = None,
     watch: Callable[[], float] | None = None,
     start: Record | None = None,
+    earlier: Sequence[Record] = (),
     checkpoint: Path | None = None,
     compiled: bool = False,
     graphed: bool = False,
@@ -106,9 +107,12 @@ def run_stage(
     `encode` is a frozen encoder, (n, ...) -> (n, d); the objective then sees features. `validate`
     is the error on the validation split. Without it, `watch` is shown QUICK_PROBES times and
     chooses nothing. `start` is the record of the model as it is, epoch 0, if its weights may be the
-    best. The file `checkpoint` is continued from if it holds this stage, and written after every
-    epoch. `compiled` and `graphed` are for batches of the full size, and with a frozen encoder
-    `compiled` is for the views. `scaled` means that gradients are scaled for 16-bit floats.
+    best. `earlier` are the records of epochs that led to the model as it is, whose best weights it
+    has: the stage goes on with the next one and a new optimizer, unless the checkpoint has more.
+    The file `checkpoint` is continued from if it holds this stage, and written after every epoch.
+    Rates are those of the epochs that the stage has now. `compiled` and `graphed` are for batches
+    of the full size, and with a frozen encoder `compiled` is for the views. `scaled` means that
+    gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
     optimizer = make_optimizer(
@@ -126,7 +130,13 @@ def run_stage(
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = [Record(**fields) for fields in state.restore(checkpoint, stage.name)]
-        yield from records
+    if earlier and not records:
+        records = list(earlier)
+        errors = [record.val_error for record in earlier if record.val_error is not None]
+        if validate is not None and errors:
+            state.note_error(min(errors))
+    records = [replace(record, epochs=stage.epochs) for record in records]
+    yield from records
     if start is not None and not records:  # else the checkpoint holds it
         state.note_error(start.val_error)
         records.append(start)

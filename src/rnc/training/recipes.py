@@ -114,7 +114,7 @@ def train(
     trained encoder, as in the state_dict of a Regressor. It takes the place of the first stage of
     scheme probe, finetune or two-stage, which then has no epochs. Weights of a head are left out.
     """
-    config = config.resolve()
+    config = config.resolve(len(table.rows("train")))
     check_training(model, table, config, own, encoder_weights)
     with tf32(config):
         yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
@@ -133,7 +133,7 @@ def train_encoder(
     The arguments are those of `train`. ENCODER_FILE in the folder holds the result, with its
     records.
     """
-    config = config.resolve()
+    config = config.resolve(len(table.rows("train")))
     check_training(model, table, config, own, None)
     with tf32(config):
         yield from SchemeRunner(model, table, config, folder, own).encode()
@@ -201,10 +201,10 @@ def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
 
 def _check_rows(table: Table, config: FitConfig) -> None:
     counts = {split: len(table.rows(split)) for split in ("train", "val", "test")}
-    if counts["train"] < config.batch_size:
+    if config.batch_size is not None and counts["train"] < config.batch_size:
         raise ValueError(
             f"A batch needs batch_size = {config.batch_size} training rows; got {counts['train']}. "
-            f"Lower it: --batch-size {max(2, counts['train'] // 4)}."
+            "Leave --batch-size out: it then follows the number of rows."
         )
     if not counts["val"]:
         have = ", ".join(f"{count} {split}" for split, count in counts.items())

@@ -19,7 +19,13 @@ from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
 from rnc.model import Regressor, without_head
 from rnc.training.batches import Batches, Mixup, seed_of
-from rnc.training.checkpoint import CHECKPOINT_FOLDER, read_stage, weights_of, write_stage
+from rnc.training.checkpoint import (
+    CHECKPOINT_FOLDER,
+    LAST_FILE,
+    read_stage,
+    weights_of,
+    write_stage,
+)
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
 from rnc.training.record import PULSE, Record, Step
@@ -56,6 +62,8 @@ class SchemeRunner:
             model.encoder.to(memory_format=torch.channels_last)
         self.start = weights_of(model)
         self.encoded: dict[str, Tensor] | None = None
+        self.earlier: list[Record] = []
+        """Of a finished stage that goes on."""
         self.weights: Tensor | None = None
         if config.lds:
             targets, original = torch.tensor(table.y[table.rows("train")]), config.original
@@ -116,13 +124,25 @@ class SchemeRunner:
         if path is not None and self.fabric.broadcast(path.exists()):
             weights, records = read_stage(path)
             self.model.load_state_dict(weights)
-            yield from (Record(**record) for record in records)
-            return
+            if not records or records[-1]["epoch"] >= self._epochs(name):
+                yield from (Record(**record) for record in records)
+                return
+            self.earlier = [Record(**record) for record in records]  # more epochs are asked for
         records = []
         for record in run(name):
             records.append(dataclasses.asdict(record))
             yield record
+        self.earlier = []
         self._keep(name, records)
+
+    def _epochs(self, name: str) -> int:
+        """How many epochs a stage has."""
+        config, kind = self.config, name.rsplit("/", 1)[-1]
+        assert config.epochs is not None
+        assert config.head_epochs is not None
+        if kind == "head" and config.head_solver == "exact":
+            return 1
+        return config.head_epochs if kind in ("head", "finetune") else config.epochs
 
     def _keep(self, name: str, records: list[dict[str, Any]]) -> None:
         """Write the result of a stage."""
@@ -158,7 +178,8 @@ class SchemeRunner:
             validate=validate,
             watch=self.validation.encoder_error,
             start=start,
-            checkpoint=self._file("last.safetensors"),
+            earlier=self.earlier,
+            checkpoint=self._file(LAST_FILE),
             compiled=compiled,
             graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
             scaled=self.config.precision == "16",
@@ -167,6 +188,7 @@ class SchemeRunner:
     def _stage(self, name: str, **changes: Any) -> Stage:
         config = self.config
         assert config.epochs is not None
+        assert config.batch_size is not None
         assert config.optimizer is not None
         stage = Stage(
             name=name,
@@ -223,16 +245,20 @@ class SchemeRunner:
 
         The start is a head solved on the encoder, epoch 0. It is kept if no later epoch is better.
         """
-        started = time.perf_counter()
-        loss, _ = self._solve(name, self.weights)
-        epochs, error = self.config.head_epochs, self.validation.model_error()
-        assert epochs is not None
-        stop_if_diverged(error, name, 0, what="validation error")
-        seconds = time.perf_counter() - started
-        start = Record(name, 0, epochs, 0.0, loss, None, error, seconds)
+        start = None if self.earlier else self._solved_start(name)
+        epochs = self._epochs(name)
         stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
         objective = head_objective(self.model, self.config, self._setup(stage))
         yield from self._run(stage, objective, self.validation.model_error, start=start)
+
+    def _solved_start(self, name: str) -> Record:
+        """Solve the head; the record of epoch 0."""
+        started = time.perf_counter()
+        loss, _ = self._solve(name, self.weights)
+        error = self.validation.model_error()
+        stop_if_diverged(error, name, 0, what="validation error")
+        seconds = time.perf_counter() - started
+        return Record(name, 0, self._epochs(name), 0.0, loss, None, error, seconds)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))

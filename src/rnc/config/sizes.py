@@ -1,0 +1,45 @@
+"""Batch size and epochs that follow from the number of training rows.
+
+The paper's recipe is for 12,208 images: batches of 256. Fewer rows get smaller batches, so that an
+epoch still has some dozens of updates. benchmarks/defaults.py measures what that is worth.
+"""
+
+import math
+
+SMALLEST_BATCH, LARGEST_BATCH = 16, 256
+BATCHES_PER_EPOCH = 32
+LEAST_UPDATES = 1000
+"""Updates that preset quick makes at least, if the batch size is ours to choose."""
+QUICK_EPOCHS = 30
+
+
+def default_batch_size(rows: int) -> int:
+    """The power of two below a 32nd of the rows, from 16 to 256, and never above the rows.
+
+    >>> [default_batch_size(rows) for rows in (7, 200, 1053, 8192, 12_208, 1_000_000)]
+    [7, 16, 32, 256, 256, 256]
+    """
+    wanted = max(1, rows // BATCHES_PER_EPOCH)
+    power = 1 << (wanted.bit_length() - 1)
+    return max(1, min(rows, max(SMALLEST_BATCH, min(LARGEST_BATCH, power))))
+
+
+def quick_epochs(rows: int) -> int:
+    """Epochs of preset quick: 30, or as many as it takes to make 1,000 updates.
+
+    >>> [quick_epochs(rows) for rows in (7, 200, 1053, 12_208)]
+    [1000, 84, 32, 30]
+    """
+    steps = max(1, rows // default_batch_size(rows))
+    return max(QUICK_EPOCHS, math.ceil(LEAST_UPDATES / steps))
+
+
+def sgd_scale(batch_size: int | None) -> float:
+    """What the paper's rates, which are for batches of 256, are multiplied by.
+
+    Without it, SGD end to end diverges on batches of 16.
+
+    >>> sgd_scale(None), sgd_scale(256), sgd_scale(16), sgd_scale(1024)
+    (1.0, 1.0, 0.0625, 1.0)
+    """
+    return 1.0 if batch_size is None else min(1.0, batch_size / LARGEST_BATCH)

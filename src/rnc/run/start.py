@@ -1,0 +1,218 @@
+"""What is checked before a run starts: the folder, the encoder, and the run that it goes on from.
+
+`check_before_data` needs no data, so that a mistake is told before images are decoded.
+"""
+
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.source import DataSource
+from rnc.encoders import check_encoder
+from rnc.files import read_tensors
+from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
+from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
+from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage
+
+LENGTHS = ("epochs", "head_epochs")
+"""Fields that a resumed run may change: it goes on to more epochs."""
+_STAGES = {"epochs": ("encoder", "end2end", "regularize"), "head_epochs": ("finetune",)}
+
+
+def check_before_data(
+    config: FitConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    encoder_from: Path | None = None,
+) -> None:
+    """Raise for all that can be seen to be wrong with a run before its data are read."""
+    if not (resume and RunFolder(out).exists):  # a run that goes on has its encoder
+        check_encoder(
+            config.encoder,
+            image_size=config.image_size,
+            pretrained=config.pretrained,
+            weights=config.weights,
+        )
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "device='cuda' was asked for, but torch sees no GPU. Use --device cpu, or install a "
+            "torch build that fits the driver."
+        )
+    check_folder_state(out, config, resume=resume, overwrite=overwrite)
+    if resume:
+        encoder_from = same_source(RunFolder(out), encoder_from)
+    elif encoder_from is not None:
+        _check_source(encoder_from, config)
+
+
+# -------------------------------------------------------------------------------- the run folder
+
+
+def check_folder_state(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> None:
+    """Raise unless the folder may take this run."""
+    if resume:
+        if not RunFolder(out).exists:
+            raise FileNotFoundError(
+                f"{out} holds no run to continue. Leave out --resume to start one, or give the "
+                "--out of one."
+            )
+        _check_resumed(RunFolder(out), config)
+        return
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        what = "may not be written to" if there.is_dir() else "is a file"
+        raise OSError(f"{out} cannot be made: {there} {what}. Choose another --out.")
+    if there != out or not any(out.iterdir()):
+        return
+    if not RunFolder(out).exists:
+        raise FileExistsError(
+            f"{out} exists and holds no run. Choose a new folder for --out; nothing was changed."
+        )
+    if not overwrite:
+        raise FileExistsError(
+            f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
+            "another --out."
+        )
+
+
+def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> bool:
+    """Raise unless the folder may take this run; nothing but an old run is ever deleted.
+
+    Whether config.json is to be written, since the run is new or goes on to other epochs.
+    """
+    check_folder_state(out, config, resume=resume, overwrite=overwrite)
+    run = RunFolder(out)
+    if not resume:
+        if run.exists:
+            run.delete()
+        return True
+    before, now = _resolved(run, run.fit), _resolved(run, config)
+    if (before.epochs, before.head_epochs) == (now.epochs, now.head_epochs):
+        return False
+    if before.epochs != now.epochs:  # a head, or a fine-tuning, of another encoder
+        forget_later_stages(out)
+    (out / SCORES_FILE).unlink(missing_ok=True)  # the run is not finished any more
+    return True
+
+
+def _check_resumed(run: RunFolder, config: FitConfig) -> None:
+    """Raise unless a run can go on with this config."""
+    # A field that the run's version did not have yet was as it is by default.
+    before = run.fit.to_json()
+    changed = {
+        name: (before[name], value)
+        for name, value in config.to_json().items()
+        if before[name] != value and name not in (*SPEED_ONLY, *LENGTHS)
+    }
+    if changed:
+        listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
+        raise ValueError(
+            f"{run.path} was started with other options ({listed}). Use the same ones to resume "
+            "it, or another --out."
+        )
+    now = _resolved(run, config)
+    records = run.records if (run.path / HISTORY_FILE).exists() else []
+    for name, kinds in _STAGES.items():
+        done = max((r.epoch for r in records if r.stage.endswith(kinds)), default=0)
+        if (wanted := getattr(now, name)) < done:
+            flag = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{run.path} has trained {done} epochs, and {flag} asks for {wanted}. Give {done} "
+                f"or more to go on; `rnc resume {run.path}` needs no other options."
+            )
+
+
+def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
+    targets = run.train_targets
+    return config.resolve(None if targets is None else len(targets))
+
+
+# ---------------------------------------------------------------------------- another's encoder
+
+
+def inherit_encoder(
+    config: FitConfig, source: DataSource, folder: Path, given: Collection[str] = ()
+) -> tuple[FitConfig, DataSource]:
+    """Config and source with the encoder of another run, and what its images look like.
+
+    Args:
+        config: of the new run.
+        source: of its data.
+        folder: the run whose encoder is taken.
+        given: fields that the user chose; one that does not fit raises.
+    """
+    content = read_config(folder)
+    theirs, fit = ModelConfig(**content["model"]), content.get("fit", {})
+    if theirs.encoder == "own":
+        raise ValueError(
+            f"The encoder of {folder} is a module of the caller's own: from Python, give it as "
+            "encoder= and its weights."
+        )
+    taken: dict[str, Any] = {"encoder": theirs.encoder}
+    of_images: dict[str, Any] = {}
+    if theirs.kind == "image":
+        taken["image_size"] = fit.get("image_size", theirs.input_shape[-1])
+        if "fit" in theirs.preprocessing:
+            of_images = {name: theirs.preprocessing[name] for name in ("fit", "channels")}
+    for name, value in (taken | of_images).items():
+        own = getattr(config if name in taken else source, name)
+        if name in given and own != value and (name, own) != ("encoder", "auto"):
+            raise ValueError(
+                f"--{name.replace('_', '-')} {own} does not go with --encoder-from {folder}, whose "
+                f"encoder was trained with {value}. Leave it out."
+            )
+    if theirs.kind == "image":  # pixels as that encoder knows them
+        pixels = {name: tuple(theirs.augment[name]) for name in ("mean", "std")}
+        taken["augment_options"] = pixels | dict(config.augment_options or {})
+    return replace(config, **taken), replace(source, **of_images)
+
+
+def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
+    """The weights of the encoder of another run; raises if it does not fit."""
+    _check_source(folder, config)
+    theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
+    for what in ("kind", "encoder", "input_shape", "preprocessing"):
+        a, b = getattr(theirs, what), getattr(ours, what)
+        if a != b:
+            shown = "" if what == "preprocessing" else f": {a} there, {b} here"
+            raise ValueError(
+                f"The encoder of {folder} does not fit these data: another {what}{shown}. Use the "
+                "same columns, --encoder and --image-size, or train an encoder."
+            )
+    finished = folder / MODEL_FILE
+    weights, _ = read_tensors(finished) if finished.exists() else read_stage(folder / ENCODER_FILE)
+    return without_head(weights)
+
+
+def _check_source(folder: Path, config: FitConfig) -> None:
+    """Raise unless a run has an encoder to take, for a scheme that can."""
+    if config.scheme not in ("probe", "finetune"):
+        raise ValueError(
+            "--encoder-from takes the place of training an encoder before a head, which scheme "
+            f"{config.scheme} does not do. Use --scheme probe or finetune."
+        )
+    read_config(folder)
+    if not (folder / MODEL_FILE).exists() and not (folder / ENCODER_FILE).exists():
+        raise FileNotFoundError(
+            f"{folder} has no trained encoder yet. Finish that run first: `rnc resume {folder}`."
+        )
+
+
+def same_source(run: RunFolder, encoder_from: Path | None) -> Path | None:
+    """The run that a resumed run took its encoder from; raises if another one is given now."""
+    before = run.config.get("encoder_from")
+    if encoder_from is not None and before != str(encoder_from):
+        raise ValueError(
+            f"{run.path} was started with {'its own encoder' if before is None else before} and "
+            f"not with --encoder-from {encoder_from}. Leave that out to resume it, or use another "
+            "--out."
+        )
+    return None if before is None else Path(before)
