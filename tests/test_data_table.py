@@ -292,7 +292,8 @@ def test_npz_targets_are_chosen_by_name(tmp_path):
 def test_npz_images_and_tables_are_told_by_their_shape(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (20, 3, 6, 7))
     table = read_table(npz_of(tmp_path, x=pixels, y=np.arange(20)))
-    assert (table.kind, table.x.dtype, table.preprocessing) == ("image", np.uint8, {})
+    assert (table.kind, table.x.dtype) == ("image", np.uint8)
+    assert table.preprocessing == {"channels": 3, "shape": [6, 7]}
     assert (table.x == pixels).all()
     columns = np.random.default_rng(0).normal(size=(20, 2))
     columns[3, 1] = np.nan

@@ -210,7 +210,7 @@ def test_a_folder_of_the_first_version_is_read(tmp_path: Path) -> None:
 
 def test_an_unfinished_run_says_how_to_go_on(tmp_path: Path) -> None:
     model_of(columns()).save_config(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"no model\.safetensors.*not finished.*--resume"):
+    with pytest.raises(FileNotFoundError, match=r"no model\.safetensors.*not finished.*rnc resume"):
         Regressor.load(tmp_path)
 
 

@@ -12,10 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn import base, utils  # type: ignore[import-untyped]
 from sklearn.utils import validation  # type: ignore[import-untyped]
-from torch import Tensor, nn
+from torch import nn
 
 from rnc.config import Device, FitConfig, Optimizer, Precision, Preset, Scheme, Solver, Switch
-from rnc.data.inputs import inputs_from_arrays
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.heads import PerTarget
@@ -164,14 +163,14 @@ class RnCRegressor(
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t)."""
-        x = self._prepared(X)
-        predictions = self._steady_model().predict_prepared(x)
+        validation.check_is_fitted(self)
+        predictions = self.model_.predict(self._new(X))
         return predictions[:, 0] if self._y_dims == 1 else predictions
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Features, as the encoder gives them: (n, ...) -> (n, d)."""
-        x = self._prepared(X)
-        return self._steady_model().embed_prepared(x)
+        validation.check_is_fitted(self)
+        return self.model_.embed(self._new(X))
 
     def _train(self, model: Regressor, table: Table, config: FitConfig) -> list[Record]:
         history = []
@@ -184,30 +183,14 @@ class RnCRegressor(
                 print(f"[RnCRegressor] {place}: loss {record.train_loss:.4g}{error}")
         return history
 
-    def _prepared(self, X: ArrayLike) -> NDArray[Any]:
-        """New data as the model sees them."""
-        validation.check_is_fitted(self)
+    def _new(self, X: ArrayLike) -> NDArray[Any] | pd.DataFrame:
+        """New data, checked, for the model."""
         inputs, config = self._checked(X, reset=False), self.model_.config
         if isinstance(inputs, pd.DataFrame) and config.kind == "table":
             # Names and order have been checked; a model fitted to an array has names of its own.
             known = [column["name"] for column in config.preprocessing["columns"]]
             inputs = inputs.set_axis(known, axis=1)
-        return inputs_from_arrays(inputs, config.preprocessing, config.kind, place="X").x
-
-    def _steady_model(self) -> Regressor:
-        """The model; for tables, a copy that computes in float64.
-
-        A row must not feel which others come with it. In float32 it would, in the sixth digit: the
-        order of a sum depends on the size of the batch. Networks for images and signals are too
-        large for float64, and a module of the caller's may not take it.
-        """
-        steady: Regressor = self.model_
-        if steady.config.kind != "table" or steady.config.encoder == "own":
-            return steady
-        steady = copy.deepcopy(steady)
-        steady.encoder = _InFloat64(steady.encoder)
-        steady.head.double()
-        return steady
+        return inputs
 
     def _config(self) -> FitConfig:
         own = {"random_state", "validation_fraction", "verbose"}
@@ -279,18 +262,6 @@ class RnCRegressor(
         if "model_" in state and state["model_"].input_shift.is_cuda:
             state = state | {"model_": copy.deepcopy(state["model_"]).cpu()}
         return state
-
-
-class _InFloat64(nn.Module):
-    """An encoder that computes in float64, whatever the type of its input."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.encoder(x.double())
-        return features
 
 
 def _names(y: Any) -> tuple[str, ...]:

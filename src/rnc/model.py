@@ -1,10 +1,12 @@
 """Regressor: an encoder and a head, from samples to predictions; saved and loaded as a folder.
 
-embed_prepared     samples as a Table holds them -> features (n, d)
-predict_prepared   samples as a Table holds them -> predictions (n, t), in the units of the targets
+predict, embed     raw data: files, tables, arrays, pictures -> predictions (n, t), features (n, d)
+prepare            raw data -> samples as a Table holds them
+predict_prepared, embed_prepared    the same for these
 save, load         config.json and model.safetensors
 """
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
@@ -19,6 +21,12 @@ from torch import Tensor, nn
 
 from rnc.augment import eval_view
 from rnc.augment.configs import AUGMENTS, Augment
+from rnc.data.errors import DataError
+from rnc.data.formats import suffix_of
+from rnc.data.inputs import Inputs
+from rnc.data.raw import read_inputs
+from rnc.data.source import stored_side
+from rnc.data.sources import TABLES
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
@@ -44,7 +52,7 @@ class ModelConfig:
     head: dict[str, Any]
     target_names: tuple[str, ...]
     preprocessing: dict[str, Any] = field(default_factory=dict)
-    """What `rnc.data.read_inputs` needs to prepare new data."""
+    """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
@@ -102,6 +110,69 @@ class Regressor(nn.Module):
         features = self.features(views)
         return features, self.head(features)
 
+    def predict(
+        self, data: Any, *, images: str | Path | None = None, batch_size: int = 256
+    ) -> NDArray[np.float64]:
+        """Predictions for raw data, in the units of the targets: (n, t); as of `rnc predict`.
+
+        Args:
+            data: a DataFrame, rows (n, p), signals (n, c, l), pictures of Pillow, pixels
+                (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as "photos/*.jpg";
+                of pictures and files also a list. `rnc.data.read_inputs` says more.
+            images: the folder that file names in a table are relative to.
+            batch_size: how many samples are computed at once.
+        """
+        x = self.prepare(data, images=images).x
+        return self.steady().predict_prepared(x, batch_size=batch_size)
+
+    def embed(
+        self, data: Any, *, images: str | Path | None = None, batch_size: int = 256
+    ) -> NDArray[np.float32]:
+        """Features of raw data: (n, d); the arguments are those of `predict`."""
+        x = self.prepare(data, images=images).x
+        return self.steady().embed_prepared(x, batch_size=batch_size)
+
+    def prepare(
+        self,
+        data: Any,
+        *,
+        images: str | Path | None = None,
+        skip_bad: bool = False,
+        progress: bool = False,
+    ) -> Inputs:
+        """Raw data as `predict_prepared` takes them, with names; the arguments of `read_inputs`."""
+        config = self.config
+        inputs = read_inputs(
+            data,
+            config.preprocessing,
+            config.kind,
+            images=images,
+            image_size=stored_side(config.augment.get("size", 224)),
+            skip_bad=skip_bad,
+            progress=progress,
+        )
+        if (shape := input_shape_of(inputs.x, self.augment)) != config.input_shape:
+            raise DataError(
+                f"The model was trained on samples of which the encoder sees {config.input_shape}; "
+                f"of these, {inputs.x.shape}, it would see {shape}. Give samples as long or large "
+                "as those in training."
+            )
+        return inputs
+
+    def steady(self) -> "Regressor":
+        """The model; for tables, a copy that computes in float64.
+
+        A row must not feel which others come with it. In float32 it would, in the sixth digit: the
+        order of a sum depends on the size of the batch. Networks for images and signals are too
+        large for float64, and a module of the caller's may not take it.
+        """
+        if self.config.kind != "table" or self.config.encoder == "own":
+            return self
+        model = copy.deepcopy(self)
+        model.encoder = _InFloat64(model.encoder)
+        model.head.double()
+        return model
+
     @torch.no_grad()
     def embed_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
         """Features of samples as a Table holds them, not augmented: (n, ...) -> (n, d)."""
@@ -110,7 +181,7 @@ class Regressor(nn.Module):
     @torch.no_grad()
     def predict_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
         """Predictions in the units of the targets: samples of a Table (n, ...) -> (n, t)."""
-        return self._map(x, batch_size, lambda views: self.head.decode(self(views)[1]))
+        return self._map(x, batch_size, lambda views: self.head.decode(self(views)[1].float()))
 
     def _map(
         self, x: NDArray[Any], batch_size: int, compute: Callable[[Tensor], Tensor]
@@ -155,16 +226,27 @@ class Regressor(nn.Module):
             encoder: the module, if the model was trained with one of the caller's own.
         """
         folder = Path(folder)
-        config = ModelConfig(**read_config(folder)["model"])
-        model = cls(config, encoder)
+        model = cls(_model_config(read_config(folder)), encoder)
         weights = folder / MODEL_FILE
         if not weights.exists():
             raise FileNotFoundError(
                 f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "
-                "`rnc fit ... --resume`."
+                f"`rnc resume {folder}`."
             )
         model.load_state_dict(read_tensors(weights)[0])
         return model.eval()
+
+
+class _InFloat64(nn.Module):
+    """An encoder that computes in float64, whatever the type of its input."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.encoder(x.double())
+        return features
 
 
 def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:
@@ -192,6 +274,19 @@ def read_config(folder: Path) -> dict[str, Any]:
             "the version of rank-n-contrast that made the run, or train again."
         )
     return config
+
+
+def _model_config(content: Mapping[str, Any]) -> ModelConfig:
+    """The model of a config.json; one of an older version does not say how images were read."""
+    config = ModelConfig(**content["model"])
+    source = content.get("data", {}).get("source")
+    is_marked = config.kind != "image" or not config.preprocessing.keys().isdisjoint(
+        ("fit", "shape")
+    )
+    if is_marked or source is None or suffix_of(Path(source)) not in TABLES:
+        return config
+    files = {"channels": 3, "fit": "crop", "side": stored_side(config.augment["size"])}
+    return dataclasses.replace(config, preprocessing=files | config.preprocessing)
 
 
 def input_shape_of(x: NDArray[Any], augment: Augment) -> tuple[int, ...]:

@@ -13,27 +13,55 @@ from rnc.cli.terminal import console, friendly, print_answer, print_scores, step
 
 def predict(
     run: Folder,
-    source: Annotated[
-        Path, typer.Argument(help=f"image, folder, {DATA_FILES}", show_default=False)
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DATA...",
+            help=f"images, folders, patterns such as 'photos/*.jpg', {DATA_FILES}",
+            show_default=False,
+        ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV file; default: predictions.csv")
-    ] = None,
+        str,
+        typer.Option("--output", "-o", help=".csv, .tsv or .parquet file; - for standard output"),
+    ] = "predictions.csv",
+    embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace existing files")] = False,
     images: Images = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Predict with a finished run: files, a folder, a table or an array."""
-    from rnc.files import write_text
-    from rnc.run.folder import PREDICTIONS_FILE
-    from rnc.run.predict import predict_run
+    """Predict with a finished run: images, folders, tables or arrays.
+
+    For instance:
+
+        rnc predict runs/age photos/ more/*.jpg
+
+        rnc predict runs/price new.csv -o prices.csv --embeddings features.npz
+
+        rnc predict runs/price new.csv -o - | head
+
+    Columns that the model does not use, such as an id, come first in the predictions; a true
+    target is called TARGET_given there.
+    """
+    from rnc.run.outputs import STDOUT
+    from rnc.run.predict import predict_to_files
 
     with friendly():
-        predictions, skipped = predict_run(run, source, images=images, skip_bad=skip_bad)
-        output = output or Path(PREDICTIONS_FILE)
-        write_text(output, predictions.to_csv(index=False))
-        for row in skipped:
+        made = predict_to_files(
+            run,
+            sources,
+            output,
+            embeddings=embeddings,
+            overwrite=overwrite,
+            images=images,
+            skip_bad=skip_bad,
+        )
+        for row in made.skipped:
             console.print(f"skipped {row.name}: {row.reason}", markup=False)
-        Console().print(f"{len(predictions)} predictions in {output}", markup=False)
+        if output != STDOUT:
+            Console().print(f"{len(made.frame)} predictions in {output}", markup=False)
+        if embeddings is not None:
+            console.print(f"{len(made.frame)} rows of features in {embeddings}", markup=False)
 
 
 def evaluate(

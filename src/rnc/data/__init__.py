@@ -2,7 +2,8 @@
 
 from rnc.data.cache_entries import default_cache
 from rnc.data.errors import DataError
-from rnc.data.inputs import Inputs, Skipped, inputs_from_arrays, read_inputs
+from rnc.data.inputs import Inputs, Skipped, inputs_from_arrays
+from rnc.data.raw import read_inputs
 from rnc.data.table import Table, read_table, table_from_arrays
 
 __all__ = [

@@ -70,6 +70,16 @@ def square(picture: Image.Image, side: int, channels: int = 3, fit: str = "crop"
     return np.asarray(picture).reshape(side, side, channels).transpose(2, 0, 1)
 
 
+def whole(picture: Image.Image, channels: int = 3) -> Pixels:
+    """A picture of any mode, upright and of its own size: (c, h, w)."""
+    picture.load()
+    turn = _TURNS.get(_orientation(picture))
+    picture = _in_colours(picture, "RGB" if channels == 3 else "L")
+    if turn is not None:
+        picture = picture.transpose(turn)
+    return np.asarray(picture).reshape(picture.height, picture.width, channels).transpose(2, 0, 1)
+
+
 def _crop(picture: Image.Image, side: int) -> Image.Image:
     cut = min(picture.size)
     left, top = (picture.width - cut) / 2, (picture.height - cut) / 2

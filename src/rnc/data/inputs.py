@@ -1,6 +1,6 @@
-"""Inputs of a model: images from files, and new data for a fitted model."""
+"""Inputs of a model: columns, signals and pixels from arrays, images from files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from rnc.data import sources
 from rnc.data.errors import DataError, unusable
-from rnc.data.features import apply_features, text_columns
+from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
+from rnc.data.pictures import pixels_of, whole_pixels
 from rnc.data.survey import survey
 
 
@@ -34,62 +35,8 @@ class Inputs(NamedTuple):
     """What identifies each row: its file name or number."""
     skipped: tuple[Skipped, ...] = ()
     """Images that could not be used."""
-
-
-def read_inputs(
-    source: str | Path | Sequence[str | Path],
-    preprocessing: dict[str, Any],
-    kind: str,
-    *,
-    images: str | Path | None = None,
-    image_column: str = "auto",
-    image_size: int = 224,
-    skip_bad: bool = False,
-    cache: str | Path | None = None,
-    progress: bool = False,
-) -> Inputs:
-    """New data, prepared as a Table's train rows were.
-
-    Args:
-        source: a file that `read_table` reads; for images also a folder, an image file, or a list
-            of these two.
-        preprocessing: that of the Table.
-        kind: that of the Table.
-        images: the folder that file names in a table are relative to; the table's own by default.
-        image_column: as for `read_table`.
-        image_size: side of the images in pixels, as for `read_table`, where the preprocessing of
-            an older version does not say it.
-        skip_bad: leave out images that cannot be used, instead of raising.
-        cache: as for `read_table`.
-        progress: show a bar while images are decoded.
-    """
-    paths = [Path(source)] if isinstance(source, str | Path) else [Path(one) for one in source]
-    is_one_file = len(paths) == 1 and sources.is_data_file(paths[0])
-    if kind == "image" and not is_one_file:
-        rows = ImageRows.listed(paths)
-    else:
-        if len(paths) != 1:
-            raise DataError(f"A model for data of kind {kind!r} reads one file; got {len(paths)}.")
-        known = sources.ARRAYS if kind == "signal" else sources.TABLES + sources.ARRAYS
-        path = sources.existing(paths[0], known)
-        place = str(path)
-        if path.suffix.lower() in sources.ARRAYS:
-            arrays = sources.read_npz(path)
-            features = arrays.get("feature_names")
-            return inputs_from_arrays(
-                arrays["x"], preprocessing, kind, feature_names=features, place=place
-            )
-        decimal = preprocessing.get("decimal")
-        frame = sources.read_frame(path, text_columns(preprocessing), decimal=decimal)
-        if kind != "image":
-            x = apply_features(frame, preprocessing, place)
-            return Inputs(x, frame.index.to_numpy().astype(str))
-        folder = path.parent if images is None else Path(images)
-        rows = ImageRows.of(frame, image_column, (), folder, place)
-    decoding = Decoding(image_size, skip_bad, cache, progress).as_fitted(preprocessing)
-    pixels, bad = rows.load(decoding)
-    names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
-    return Inputs(pixels, names, rows.skipped(bad))
+    columns: pd.DataFrame = pd.DataFrame()
+    """Columns of a table that the model does not use, such as ids; n rows, or no columns."""
 
 
 def inputs_from_arrays(
@@ -121,11 +68,12 @@ def inputs_from_arrays(
             raise DataError(f"{trained} {len(known)} columns; x is {shape}.")
         x = sources.as_columns(x, known if feature_names is None else feature_names, place)
         return Inputs(apply_features(x, preprocessing, place), names)
+    if kind == "image":
+        return Inputs(pixels_of(x, preprocessing, 0, place), names)
     channels = preprocessing.get("channels", 3)
     if shape[1] != channels:
         raise DataError(f"{trained} {channels} channels; x has {shape[1]}: {shape}.")
-    prepare = sources.as_signals if kind == "signal" else sources.as_pixels
-    return Inputs(prepare(x, place), names)
+    return Inputs(sources.as_signals(x, place), names)
 
 
 def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -176,13 +124,16 @@ class ImageRows:
         return cls(place, names, files, frame.index.tolist(), identity)
 
     @classmethod
-    def listed(cls, paths: Sequence[Path]) -> "ImageRows":
-        """Files as they are given, and all images of the folders among them."""
+    def listed(cls, paths: Sequence[Path], *, relative: bool = True) -> "ImageRows":
+        """Files as they are given, and all images of the folders among them.
+
+        Images of a single folder are named `relative` to it.
+        """
         names, files = [], []
         for path in paths:
             inside = image_files(path) if path.is_dir() else [path]
             files += inside
-            alone = len(paths) == 1 and path.is_dir()
+            alone = relative and len(paths) == 1 and path.is_dir()
             names += [(file.relative_to(path) if alone else file).as_posix() for file in inside]
         if not files:
             raise DataError("There are no images to read: the list of files is empty.")
@@ -207,8 +158,16 @@ class ImageRows:
             decoding = decoding._replace(channels=1 if found.grey else 3)
         return decoding, () if note is None else (note,)
 
-    def load(self, decoding: Decoding) -> Decoded:
-        """Pixels of the good images; bad ones are an error unless they may be skipped."""
+    def load(self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None) -> Decoded:
+        """Pixels of the good images; bad ones are an error unless they may be skipped.
+
+        `preprocessing` is that of a fitted model. One that was trained on arrays takes files of
+        their size only, since how the arrays were made is unknown.
+        """
+        if preprocessing is not None and "shape" in preprocessing:
+            return self._load_whole(preprocessing, decoding.skip_bad)
+        if preprocessing is not None:
+            decoding = decoding.as_fitted(preprocessing)
         side, skip_bad, cache, progress, fit, channels = decoding
         assert channels is not None
         entry = None
@@ -219,9 +178,23 @@ class ImageRows:
         x, bad = load_images(
             self.files, side, channels=channels, fit=fit, cache=entry, progress=progress
         )
-        bad |= {i: "no file name" for i in bad if not self.names[i]}
-        if not bad or (skip_bad and len(x) > 0):
-            return Decoded(x, bad)
+        return Decoded(x, self._usable(bad, skip_bad))
+
+    def _load_whole(self, preprocessing: Mapping[str, Any], skip_bad: bool) -> Decoded:
+        good, bad = [], {}
+        for i, file in enumerate(self.files):
+            try:
+                good.append(whole_pixels(file, preprocessing))
+            except (OSError, ValueError) as error:
+                bad[i] = str(error)
+        bad = self._usable(bad, skip_bad)
+        return Decoded(np.stack(good), bad)
+
+    def _usable(self, bad: dict[int, str], skip_bad: bool) -> dict[int, str]:
+        """What is wrong with the bad images, by position; an error unless they may be skipped."""
+        bad = bad | {i: "no file name" for i in bad if not self.names[i]}
+        if not bad or (skip_bad and len(bad) < len(self.files)):
+            return bad
         advice = "No usable rows remain."
         if len(bad) < len(self.files):
             advice = "Repair them, or leave them out with --skip-bad (skip_bad=True)."

@@ -288,9 +288,7 @@ def decoded_table(
     notes: tuple[str, ...] = (),
 ) -> Table:
     """The table of rows that name an image file each, without those that cannot be read."""
-    if preprocessing is not None:
-        decoding = decoding.as_fitted(preprocessing)
-    pixels, bad = rows.load(decoding)
+    pixels, bad = rows.load(decoding, preprocessing)
     labels = labels.without(bad, rows.skipped(bad))
     if bad and preprocessing is None:
         check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")
@@ -318,8 +316,9 @@ def _prepared(
         x = apply_features(x, preprocessing, place)
     else:
         x = sources.as_signals(x, place) if kind == "signal" else sources.as_pixels(x, place)
-        rgb = kind == "image" and x.shape[1] == 3
-        preprocessing = {} if rgb else {"channels": int(x.shape[1])}
+        preprocessing = {"channels": int(x.shape[1])}
+        if kind == "image":
+            preprocessing["shape"] = list(x.shape[2:])
     if raw is not None:  # a fitted model may have been given columns that it does not use
         raw = raw[[column["name"] for column in preprocessing["columns"]]]
     return Table(x, kind=kind, preprocessing=preprocessing, raw=raw, **vars(labels))

@@ -32,6 +32,9 @@ NAME, TARGET, PREDICTION, EXTRA, SUBGROUP = "name", "target", "prediction", "ext
 SUBGROUP_SUFFIX = "_subgroup"
 """Added to a subgroup column that has the name of another column."""
 
+GIVEN_SUFFIX = "_given"
+"""Added to a column of new data that has the name of a column of `rnc predict`."""
+
 Extra = Callable[[Regressor, Tensor], Tensor | None]
 """A model and features (n, d) -> numbers (n, t) in the units of the targets; None if the model
 has no such number."""
@@ -170,6 +173,16 @@ def extra_columns(model: Regressor, features: NDArray[np.float32]) -> dict[str, 
         for ending, values in extras_of(model, z).items()
         for i, target in enumerate(model.config.target_names)
     }
+
+
+def given_columns(columns: pd.DataFrame, taken: Sequence[str]) -> dict[str, pd.Series]:
+    """Columns of the data beside predictions; one of a name that is taken is called NAME_given."""
+    given: dict[str, pd.Series] = {}
+    for name, values in columns.items():
+        while name in taken or name in given:
+            name = f"{name}{GIVEN_SUFFIX}"
+        given[name] = values
+    return given
 
 
 def check_target_names(targets: Sequence[str]) -> None:

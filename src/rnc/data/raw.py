@@ -1,0 +1,264 @@
+"""New data for a fitted model, in whatever form they are: files, tables, arrays, pictures.
+
+`read_inputs` finds out which form it is. Every form ends in `inputs_from_arrays`, `ImageRows` or
+`pixels_of`, which prepare the data as those that the model was trained on. What does not fit the
+model is refused.
+"""
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from PIL import Image
+
+from rnc.data import sources
+from rnc.data.errors import DataError
+from rnc.data.features import apply_features, text_columns
+from rnc.data.image_cache import Decoding
+from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
+from rnc.data.pictures import is_picture, pixels_of
+
+_PLACE = "The data"
+_FORMS = {
+    "table": "a DataFrame, rows (n, p), or a file of a table",
+    "signal": "signals (n, c, l), or an .npz file of them",
+    "image": "image files, a folder, pictures, whole numbers (n, c, h, w) or a table of files",
+}
+
+
+def read_inputs(
+    data: Any,
+    preprocessing: dict[str, Any],
+    kind: str,
+    *,
+    images: str | Path | None = None,
+    image_column: str = "auto",
+    image_size: int = 224,
+    skip_bad: bool = False,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Inputs:
+    """New data, prepared as a Table's train rows were.
+
+    Args:
+        data: a file as `read_table` takes it, of which the targets are not needed; a DataFrame or
+            an array (n, p), (n, c, l) or (n, c, h, w) of whole numbers from 0 to 255. For images
+            also a file, a folder, a picture of Pillow, or an array (h, w, c). Of files, folders,
+            patterns such as "photos/*.jpg" and pictures also a list.
+        preprocessing: that of the Table.
+        kind: that of the Table.
+        images: the folder that file names in a table are relative to; the table's own by default,
+            and for a DataFrame the working directory.
+        image_column: as for `read_table`.
+        image_size: side of the images in pixels, as for `read_table`, where the preprocessing of
+            an older version does not say it.
+        skip_bad: leave out image files that cannot be used, instead of raising.
+        cache: as for `read_table`.
+        progress: show a bar while images are decoded.
+    """
+    decoding = Decoding(image_size, skip_bad, cache, progress)
+    reader = _Reader(preprocessing, kind, images, image_column, decoding)
+    if isinstance(data, pd.Series | np.ndarray) and data.ndim == 1 and data.dtype.kind in "OUT":
+        data = list(data)
+    if _is_path(data) or isinstance(data, Image.Image | Mapping):
+        data = [data]
+    if not isinstance(data, list | tuple):
+        return reader.frame(data) if isinstance(data, pd.DataFrame) else reader.array(data)
+    if not data:
+        raise DataError("There is nothing to predict: the list is empty.")
+    if all(map(_is_path, data)):
+        return reader.paths([path for source in data for path in expand(source)])
+    if all(isinstance(row, Mapping) for row in data):
+        return reader.frame(pd.DataFrame(list(data)))
+    if kind == "image" and all(map(is_picture, data)):
+        return reader.pictures(data)
+    return reader.array(data)
+
+
+def expand(source: str | os.PathLike[str]) -> list[Path]:
+    """The files and folders that a pattern stands for, by name; any other path as it is."""
+    if Path(source).exists() or not glob.has_magic(str(source)):
+        return [Path(source)]
+    found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
+    if not found:
+        raise DataError(f"{source}: no file has a name like this. Check the path.")
+    return [Path(path) for path in found]
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, str | os.PathLike)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What reads data of every form for one model."""
+
+    preprocessing: dict[str, Any]
+    kind: str
+    images: str | Path | None
+    image_column: str
+    decoding: Decoding
+
+    def paths(self, paths: Sequence[Path]) -> Inputs:
+        """Files and folders in the order given; image files that follow each other at once."""
+        parts: list[Inputs] = []
+        for is_data, some in groupby(paths, lambda path: sources.is_data_file(path)):
+            files = list(some)
+            if self.kind == "image" and not is_data:
+                parts.append(self._decoded(ImageRows.listed(files, relative=len(paths) == 1)))
+            else:
+                parts += [self._data_file(file, is_alone=len(paths) == 1) for file in files]
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _data_file(self, file: Path, *, is_alone: bool) -> Inputs:
+        known = sources.ARRAYS if self.kind == "signal" else sources.TABLES + sources.ARRAYS
+        path = sources.existing(file, known)
+        if path.suffix.lower() in sources.ARRAYS:
+            arrays = sources.read_npz(path)
+            x, names = arrays.pop("x"), arrays.pop("feature_names", None)
+            inputs = self._array(x, str(path), names)
+            n = len(inputs.x)
+            columns = {k: v for k, v in arrays.items() if v.ndim == 1 and len(v) == n}
+            inputs = inputs._replace(columns=pd.DataFrame(columns))
+        else:
+            frame, columns = self._read_table(path)
+            inputs = self.frame(frame, str(path), path.parent, columns)
+            if self.kind == "image":
+                return inputs
+        names = inputs.names if is_alone else np.char.add(f"{path}:", inputs.names)
+        return inputs._replace(names=names)
+
+    def _read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """A file of a table; its columns without a use also as text: an id 007 is no 7."""
+        text = text_columns(self.preprocessing)
+        decimal = self.preprocessing.get("decimal")
+        frame = sources.read_frame(path, text, decimal=decimal)
+        others = self._others(frame)
+        if not any(frame[name].dtype.kind in "iuf" for name in others):
+            return frame, frame[others]
+        return frame, sources.read_frame(path, [*text, *others], decimal=decimal)[others]
+
+    def _others(self, frame: pd.DataFrame) -> list[str]:
+        used = {column["name"] for column in self.preprocessing.get("columns", [])}
+        return [name for name in frame.columns if name not in used]
+
+    def frame(
+        self,
+        frame: pd.DataFrame,
+        place: str = "The DataFrame",
+        folder: Path = Path(),
+        columns: pd.DataFrame | None = None,
+    ) -> Inputs:
+        """Rows of a table, or image files that a table names."""
+        if self.kind == "signal":
+            raise self._misfit("a table")
+        if frame.empty:
+            raise DataError(f"{place} has no rows, or no columns: {frame.shape}.")
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
+        if len(twice := frame.columns[frame.columns.duplicated()]):
+            raise DataError(f"{place} has column {twice[0]!r} more than once. Rename one of them.")
+        columns = frame[self._others(frame)] if columns is None else columns
+        if self.kind == "image":
+            folder = folder if self.images is None else Path(self.images)
+            rows = ImageRows.of(frame, self.image_column, (), folder, place)
+            inputs = self._decoded(rows)
+            used = sources.image_column(frame, self.image_column, (), place)
+            skipped = {name for name, _ in inputs.skipped}
+            kept = np.array([name not in skipped for name in rows.names])
+            columns = columns.drop(columns=used)[kept]
+        else:
+            known = _with_known_categories(frame, self.preprocessing)
+            x = apply_features(known, self.preprocessing, place)
+            inputs = Inputs(x, frame.index.to_numpy().astype(str))
+        return inputs._replace(columns=columns.reset_index(drop=True))
+
+    def _decoded(self, rows: ImageRows) -> Inputs:
+        pixels, bad = rows.load(self.decoding, self.preprocessing)
+        names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
+        return Inputs(pixels, names, rows.skipped(bad))
+
+    def pictures(self, pictures: Sequence[Any] | NDArray[Any]) -> Inputs:
+        """Pictures in memory."""
+        x = pixels_of(pictures, self.preprocessing, self.decoding.image_size, _PLACE)
+        return Inputs(x, np.arange(len(x)).astype(str))
+
+    def array(self, data: Any) -> Inputs:
+        """Rows, signals or pixels."""
+        rows = self.kind == "table" and isinstance(data, list | tuple)
+        try:  # a list of rows may hold texts beside numbers
+            x = np.array(data, dtype=object) if rows else np.asarray(data)
+        except (TypeError, ValueError) as error:
+            raise self._misfit(f"{type(data).__name__} ({error})") from error
+        if x.ndim == 0 or (x.dtype.kind not in "biuf" and self.kind != "table"):
+            raise self._misfit(f"{type(data).__name__} of {x.dtype}" if x.ndim else repr(data)[:80])
+        return self._array(x, _PLACE)
+
+    def _array(
+        self, x: NDArray[Any], place: str, feature_names: NDArray[Any] | None = None
+    ) -> Inputs:
+        if self.kind == "image" and x.ndim == 3:
+            # One picture, unless it may be a pile of grey ones.
+            if x.shape[0] == self.preprocessing.get("channels", 3) or x.shape[2] in (3, 4):
+                return self.pictures([x])
+            raise self._misfit(f"an array {x.shape}; one channel is x[:, None]")
+        if self.kind == "table" and x.ndim == 2:
+            known = [column["name"] for column in self.preprocessing["columns"]]
+            if feature_names is not None or len(known) == x.shape[1]:
+                frame = sources.as_columns(
+                    x, known if feature_names is None else feature_names, place
+                )
+                return self.frame(frame, place)
+        return inputs_from_arrays(x, self.preprocessing, self.kind, place=place)
+
+    def _misfit(self, got: str) -> DataError:
+        needed = _FORMS[self.kind]
+        return DataError(
+            f"The model was trained on data of kind {self.kind!r}: it needs {needed}; got {got}."
+        )
+
+
+def _with_known_categories(frame: pd.DataFrame, preprocessing: Mapping[str, Any]) -> pd.DataFrame:
+    """Numbers in a column of categories, by the texts of training: 1.0 for "1", 7 for "007".
+
+    pandas reads such texts as numbers where they are alone.
+    """
+    changed = {}
+    for column in preprocessing["columns"]:
+        name = column["name"]
+        if column["type"] == "category" and name in frame and frame[name].dtype.kind in "iuf":
+            texts = _texts_by_number(column["categories"])
+            changed[name] = frame[name].map(
+                lambda value, texts=texts: texts.get(value, str(value)), na_action="ignore"
+            )
+    return frame.assign(**changed)
+
+
+def _texts_by_number(categories: Sequence[str]) -> dict[float, str]:
+    """Category by its number, for those that are one."""
+    texts: dict[float, str] = {}
+    for text in sorted(categories, key=len, reverse=True):  # the plainest text comes last
+        with suppress(ValueError):
+            texts[float(text)] = text
+    return texts
+
+
+def _joined(parts: Sequence[Inputs]) -> Inputs:
+    """Inputs from several files, one after the other."""
+    shapes = {part.x.shape[1:] for part in parts}
+    if len(shapes) > 1:
+        raise DataError(f"All files must hold samples of one shape; got {sorted(shapes)}.")
+    columns = [part.columns.astype(object).reindex(range(len(part.x))) for part in parts]
+    return Inputs(
+        np.concatenate([part.x for part in parts]),
+        np.concatenate([part.names for part in parts]),
+        tuple(row for part in parts for row in part.skipped),
+        pd.concat(columns, ignore_index=True),
+    )
