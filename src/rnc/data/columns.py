@@ -84,7 +84,8 @@ def _look_at_text(values: pd.Series) -> ColumnKind:
 
 def says_yes_or_no(values: pd.Series) -> bool:
     """Whether all values are words for yes and no, and both occur."""
-    seen = set(_small(values.dropna().unique()))
+    unique = values.dropna().unique()
+    seen = set(_small(unique)) if len(unique) <= _MOST_WORDS else set()
     return any(
         seen <= yes | no and seen & yes and seen & no
         for yes, no in _FAMILIES  # numbers would be numbers, and one word alone a category

@@ -24,8 +24,9 @@ MOST_ODD = 0.05
 Times = NDArray[np.datetime64]
 """Microseconds, NaT for a gap."""
 
-_ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?)?"
-_OFFSET = r"(:\d{2}(?:[.,]\d+)?)\s?(?:Z|UTC|[+-]\d{2}:?\d{2})$"  # after a time only
+_ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?"
+_TIME = r":\d{2}(?:\.\d+)?"  # the end of one
+_OFFSET = r"\s?(?:Z|UTC|[+-]\d{2}:?\d{2})$"
 _DAYS = (  # patterns first: strptime alone would take 1.2.0034 or 3/4/5 for a date
     ("%Y/%m/%d", r"\d{4}/\d{1,2}/\d{1,2}"),
     ("%d.%m.%Y", r"\d{1,2}\.\d{1,2}\.[12]\d{3}"),
@@ -45,9 +46,9 @@ _DAYS = (  # patterns first: strptime alone would take 1.2.0034 or 3/4/5 for a d
 )
 _CLOCKS = (
     ("", ""),
-    (" %H:%M", r"[ T]\d{1,2}:\d{2}"),
-    (" %H:%M:%S", r"[ T]\d{1,2}:\d{2}:\d{2}"),
-    (" %H:%M:%S.%f", r"[ T]\d{1,2}:\d{2}:\d{2}\.\d+"),
+    (" %H:%M", r" \d{1,2}:\d{2}"),
+    (" %H:%M:%S", r" \d{1,2}:\d{2}:\d{2}"),
+    (" %H:%M:%S.%f", r" \d{1,2}:\d{2}:\d{2}\.\d+"),
     (" %I:%M %p", r" \d{1,2}:\d{2} ?[AaPp][Mm]"),
     (" %I:%M:%S %p", r" \d{1,2}:\d{2}:\d{2} ?[AaPp][Mm]"),
 )
@@ -72,13 +73,14 @@ def date_format(values: pd.Series) -> str | None:
     """
     if _has_dates(values):
         return ISO
-    known = _written(values)
-    first, best, most = known.head(_LOOKED_AT), None, 0.0
-    for name, pattern in _PATTERNS.items() if values.dtype.kind not in "biufc" else ():
-        if first.str.fullmatch(pattern).mean() > 0.5:
-            _, bad = read_dates(values, name)
-            share = 1 - bad.sum() / len(known)
-            best, most = (name, share) if share > most else (best, most)
+    if values.dtype.kind in "biufc":
+        return None
+    known = values.dropna()
+    first, best, most = _written(known.head(_LOOKED_AT)), None, 0.0
+    for name, pattern in _PATTERNS.items():
+        if first.str.fullmatch(pattern).mean() > 0.5 and most < 1:
+            _, odd = read_dates(known, name)
+            best, most = max((name, 1 - odd.mean()), (best, most), key=lambda found: found[1])
     return best if most >= 1 - MOST_ODD else None
 
 
@@ -164,15 +166,14 @@ def _without_zone(value: Any) -> datetime.date:
 def _written(values: pd.Series) -> pd.Series:
     """The known values as text, without blanks around them and without offsets."""
     known = values.dropna().astype(object).map(str).astype("str").str.strip()
-    return known.str.replace(_OFFSET, r"\1", regex=True)
+    if not known.str.contains(rf"{_TIME}{_OFFSET}").any():  # replacing takes long
+        return known
+    return known.str.replace(rf"({_TIME}){_OFFSET}", r"\1", regex=True)
 
 
 def _parsed(texts: pd.Series, name: str) -> Times:
     """Texts that match the pattern of a format; NaT for those that are no date, as 31.2.2024."""
     style = "ISO8601" if name == ISO else name
-    texts = texts.str.replace(r"(?<=\d)T(?=\d)", " ", regex=True).str.replace(
-        r",(?=\d)", ".", regex=True
-    )
     times = pd.to_datetime(texts, format=style, errors="coerce")
     return np.asarray(times.to_numpy(dtype="datetime64[us]"))
 
