@@ -54,7 +54,8 @@ def write_run(folder: Path, samples: int, kind: str, seed: int) -> Path:
         looks = pictures(len(rows), kind, rng) | {"rows": torch.from_numpy(rows)}
         write_tensors(folder / "thumbnails.safetensors", looks)
     model = {"kind": kind, "encoder": "resnet18", "target_names": ["age"]}
-    fit = {"scheme": "probe", "head": "l1", "seed": seed}
+    # Another temperature: runs that differ in the seed alone would share their figures.
+    fit = {"scheme": "probe", "head": "l1", "seed": seed, "temperature": 1.0 + seed}
     config = {"format": 1, "model": model, "fit": fit, "command": "rnc fit photos.csv"}
     write_json(folder / "config.json", config)
     write_standard_analyses(RunFolder(folder))

@@ -47,6 +47,9 @@ def test_the_answer_of_a_run_comes_first_with_what_it_must_beat(tmp_path):
     assert "age: off by 3.00 on average (MAE, 40 test rows); guessing the median: 9.00" in text
     assert "gradient boosting (scikit-learn): 2.00, which is better here." in text
     assert f"Training was short: only 16 updates. Go on with: rnc resume {run}" in text
+    planned = with_error(tmp_path / "b", 3.0, name="L1", training=training)
+    assert "Training was short: only 16 updates." in top_of(Page(write_report([planned])))
+    assert "rnc resume" not in Page(write_report([planned])).text
     bars = bars_of(page)
     assert {name: bar["value"] for name, bar in bars.items()} == {
         "gradient boosting": 2,

@@ -18,6 +18,9 @@ from typing import Any
 from rnc.metrics.bootstrap import Interval
 from rnc.report.figures import Figure, file_name
 
+LONG_CELL = 20
+"""Letters of a cell of numbers; one with more may have several lines."""
+
 SCRIPTS = ("frame.js", "charts.js", "points.js")
 
 
@@ -98,13 +101,9 @@ def table(
     """
     lines = []
     for i, (name, *cells) in enumerate(rows):
-        marked = [
-            f"<strong>{escape(cell)}</strong>" if (i, j) in bold else escape(cell)
-            for j, cell in enumerate(cells, start=1)
-        ]
         data = "".join(
-            f'<td data-label="{escape(title)}">{cell}</td>'
-            for title, cell in zip(head[1:], marked, strict=True)
+            _cell(title, cell, strong=(i, j) in bold)
+            for j, (title, cell) in enumerate(zip(head[1:], cells, strict=True), start=1)
         )
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{data}</tr>')
     titles = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
@@ -113,6 +112,12 @@ def table(
         f'<table class="{kind}" style="--columns: {len(head)}">'
         f"<thead><tr>{titles}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
     )
+
+
+def _cell(title: str, text: str, *, strong: bool) -> str:
+    kind = ' class="long"' if len(text) > LONG_CELL else ""
+    shown = f"<strong>{escape(text)}</strong>" if strong else escape(text)
+    return f'<td{kind} data-label="{escape(title)}">{shown}</td>'
 
 
 def folded(title: str, content: str) -> str:

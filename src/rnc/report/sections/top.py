@@ -1,7 +1,6 @@
 """The top of a page: the answer, and a card with the main numbers of every run."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 from rnc.metrics import score_words
@@ -42,17 +41,27 @@ def _answer(run: ReportRun) -> Answer:
         key: value if (seeds := run.over_seeds("test", key)) is None else seeds.mean
         for key, value in run.scores("test").items()
     }
+    scores = run.folder.scores | {"test": test}
+    if run.config.get("name"):  # one of a plan, which nobody continues by hand
+        scores["training"] = run.scores("training") | {"epochs": None}
     try:
-        return answer(run.folder.scores | {"test": test}, run.config, str(run.folder.path))
+        return answer(scores, run.config, str(run.folder.path))
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         return Answer(f"The scores cannot be used. Reason: {error}", ())
 
 
 def _sentences(sentences: Sequence[str]) -> str:
-    # A command at the end of a sentence is there to be copied.
-    marked = (re.sub(": (rnc .*)$", r": <code>\1</code>", page.escape(s)) for s in sentences)
-    lines = "".join(f"<li>{sentence}</li>" for sentence in marked)
+    lines = "".join(f"<li>{_with_command(sentence)}</li>" for sentence in sentences)
     return f'<ul class="details">{lines}</ul>' if lines else ""
+
+
+def _with_command(sentence: str) -> str:
+    """A sentence as HTML; a command at its end stands out, and breaks between words only."""
+    words, found, command = page.escape(sentence).partition(": rnc ")
+    if not found:
+        return words
+    parts = " ".join(f"<span>{part}</span>" for part in ["rnc", *command.split(" ")])
+    return f"{words}: <code>{parts}</code>"
 
 
 def _bars(runs: Sequence[ReportRun]) -> dict[str, list[tuple[str, int | str, ErrorGroup]]]:
