@@ -117,7 +117,7 @@ def test_bad_input_is_one_clear_line(run, words, message):
 def test_without_analyses_the_scores_are_shown(run):
     code, text = rnc("evaluate", run.path)
     assert code == 0
-    assert "spearman" in text
+    assert "Spearman" in text
     code, text = rnc("evaluate", run.path, "--data", run.config["data"]["source"])
     assert code == 0
     assert "r2 " in text

@@ -132,9 +132,9 @@ def test_a_file_wins_over_a_dataset_of_its_name(
     ("words", "message"),
     [
         (["agedb"], "agedb is a dataset: say with --root DIR where your copy is"),
-        (["agedbb"], "does not exist and is neither a file of type .csv, .tsv, .parquet, .npz nor"),
+        (["agedbb"], "does not exist and is neither a file of type .csv, .tsv, "),
         (["agedbb"], "nor a dataset (agedb, imdb-wiki, tuab, mpiifacegaze, skyfinder). Did you "),
-        (["photos"], "photos exists, but is neither a file of type .csv, .tsv, .parquet, .npz nor"),
+        (["photos"], "photos exists, but is neither a file of type .csv, .tsv, "),
         (["gone.csv"], "gone.csv does not exist. Check the path."),
         (["a.csv", "--root", "."], "--root goes with a dataset's name (agedb, "),
         (["a.csv", "--dataset-option", "split=person"], "--dataset-option goes with a dataset's"),

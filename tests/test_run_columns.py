@@ -98,7 +98,7 @@ def test_rows_without_a_number_are_counted(tmp_path):
     frame = pd.read_csv(tmp_path / "predictions.csv")
     frame.loc[[2, 5], "price_predicted"] = np.nan
     frame.to_csv(tmp_path / "predictions.csv", index=False)
-    with pytest.raises(ValueError, match=r"has 2 of 10 rows without a number .* --resume"):
+    with pytest.raises(ValueError, match=r"has 2 of 10 rows without a number .*rnc resume"):
         _ = run.truth
     assert np.isnan(read_partial(tmp_path).predictions.predicted).sum() == 2
 
@@ -125,7 +125,7 @@ def test_a_partial_run_says_what_it_lacks(tmp_path):
 
 def test_records_are_read_back_to_the_digit(tmp_path):
     run = untrained(tmp_path, table_of(n=30))
-    with pytest.raises(FileNotFoundError, match=r"no history\.csv: .* --resume"):
+    with pytest.raises(FileNotFoundError, match=r"no history\.csv: .*rnc resume"):
         _ = run.records
     records = [
         Record("encoder", 1, 2, 0.1 + 0.2, 1 / 3, 1e-17, None, 0.1),

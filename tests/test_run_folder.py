@@ -12,7 +12,7 @@ from rnc.data import DataError
 from rnc.files import read_tensors, write_tensors
 from rnc.run.fit import fit_run
 from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
-from rnc.run.predict import evaluate_other
+from rnc.run.other import evaluate_other
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_other_data_are_scored_against_the_training_targets(copy, tmp_path):
     frame = pd.read_csv(copy.config["data"]["source"])
     test = frame.iloc[copy.predictions.frame["name"].astype(int) - 2]
     test.to_csv(tmp_path / "test.csv", index=False)
-    folder = evaluate_other(copy.path, tmp_path / "test.csv")
+    folder = evaluate_other(copy.path, tmp_path / "test.csv").folder
     assert folder == copy.path / "evaluation-test"
     scores = RunFolder(folder).scores["test"]
     assert scores == pytest.approx(copy.scores["test"])
@@ -109,7 +109,7 @@ def test_files_that_are_missing_or_broken_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"features\.safetensors cannot be read \(.*Fit again"):
         _ = run.features
     (tmp_path / "features.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no features\.safetensors: .* --resume"):
+    with pytest.raises(FileNotFoundError, match=r"no features\.safetensors: .*rnc resume"):
         _ = run.features
     (tmp_path / "predictions.csv").write_text("name,price\na,1\n")
     with pytest.raises(ValueError, match=r"there is no price_predicted"):

@@ -226,8 +226,13 @@ class Regressor(nn.Module):
             encoder: the module, if the model was trained with one of the caller's own.
         """
         folder = Path(folder)
-        model = cls(_model_config(read_config(folder)), encoder)
-        weights = folder / MODEL_FILE
+        content, weights = read_config(folder), folder / MODEL_FILE
+        if "evaluation_of" in content:
+            raise FileNotFoundError(
+                f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use "
+                "that run."
+            )
+        model = cls(_model_config(content), encoder)
         if not weights.exists():
             raise FileNotFoundError(
                 f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "

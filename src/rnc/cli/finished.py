@@ -1,6 +1,5 @@
 """Commands that use finished runs: predict, evaluate, report, export."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,15 @@ import typer
 from rich.console import Console
 
 from rnc.cli.flags import DATA_FILES, Folder, Images, SkipBad
-from rnc.cli.terminal import console, friendly, print_answer, print_scores, steps_bar
+from rnc.cli.terminal import (
+    console,
+    friendly,
+    print_answer,
+    print_scores,
+    steps_bar,
+    tell,
+    typed_command,
+)
 
 
 def predict(
@@ -68,7 +75,7 @@ def evaluate(
     run: Folder,
     data: Annotated[Path | None, "other labelled data of the same kind"] = None,
     images: Images = None,
-    out: Annotated[Path | None, "folder for the scores of --data"] = None,
+    out: Annotated[Path | None, "folder for the scores of --data; default: in the run"] = None,
     analyses: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,52 +94,80 @@ def evaluate(
     ] = None,
     share: Annotated[list[float] | None, "share of the training rows for reduced; 1 to 1/8"] = None,
     seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
-    target: Annotated[list[str] | None, "target in --data of transfer, if named otherwise"] = None,
+    target: Annotated[
+        list[str] | None, "target in --data, if named otherwise than in the run"
+    ] = None,
+    drop_missing: Annotated[bool, "leave out rows of --data without a target"] = False,
+    skip_bad: SkipBad = False,
+    overwrite: Annotated[bool, "replace the evaluation in --out"] = False,
 ) -> None:
     """Show the scores of a run, evaluate it on other data, or analyse it.
 
     For instance:
 
-        rnc evaluate runs/age --data other.csv
+        rnc evaluate runs/age --data other.csv --out runs/age-on-other
         rnc evaluate runs/age --with all
         rnc evaluate runs/age --with unseen --seen 20:40 --seen 60:80
         rnc evaluate runs/age --with map --map-method tsne --with corruption
         rnc evaluate runs/age --with transfer --data other.csv --images others
 
-    An analysis is written to analyses/ in the run folder, and `rnc report` shows it.
+    An analysis is written to analyses/ in the run folder, and `rnc report` shows it. The scores of
+    other data are in a folder of their own, which `rnc report` takes, too.
     """
     from rnc.analyses.analysis import SHARES, AnalysisOptions
     from rnc.analyses.breakdown import parse_range
     from rnc.analyses.registry import ANALYSES, run_analyses
     from rnc.experiments.retraining import RETRAINING
-    from rnc.run.predict import evaluate_other
+    from rnc.run.other import OtherEvaluation, evaluate_other
 
     with friendly():
-        if not analyses:
-            where = run if data is None else evaluate_other(run, data, images, out)
-            print_scores(where)
-            print_answer(where, run)
+        _check_other(data, out, analyses)
+        if analyses:
+            with steps_bar() as show:
+                options = AnalysisOptions(
+                    map_method=map_method,
+                    corruption_samples=corruption_samples,
+                    seen=tuple(map(parse_range, seen or [])),
+                    shares=tuple(share or SHARES),
+                    seeds=seeds,
+                    data=data,
+                    images=images,
+                    target=tuple(target or []),
+                    show=show,
+                )
+                run_analyses(run, analyses, options, tell, ANALYSES | RETRAINING)
             return
-        if data is not None and "transfer" not in analyses:
-            raise ValueError(
-                "--data with --with is the table to transfer to; got "
-                f"{', '.join(f'--with {name}' for name in analyses)}. Add --with transfer, or "
-                "leave out one of the two."
+        where, notes = OtherEvaluation(run, ())
+        if data is not None:
+            where, notes = evaluate_other(
+                run,
+                data,
+                images,
+                out,
+                target=target or (),
+                drop_missing=drop_missing,
+                skip_bad=skip_bad,
+                overwrite=overwrite,
+                command=typed_command(),
             )
-        with steps_bar() as show:
-            options = AnalysisOptions(
-                map_method=map_method,
-                corruption_samples=corruption_samples,
-                seen=tuple(map(parse_range, seen or [])),
-                shares=tuple(share or SHARES),
-                seeds=seeds,
-                data=data,
-                images=images,
-                target=tuple(target or []),
-                show=show,
-            )
-            say = partial(console.print, markup=False)
-            run_analyses(run, analyses, options, say, ANALYSES | RETRAINING)
+        for note in notes:
+            tell(f"Note: {note}", style="yellow")
+        print_scores(where)
+        if where != run:
+            tell(f"Scores in {where}. Side by side: rnc report {run} {where} --out report.html")
+        print_answer(where, run)
+
+
+def _check_other(data: Path | None, out: Path | None, analyses: list[str] | None) -> None:
+    """Raise for flags of other data that do not go together."""
+    if out is not None and (data is None or analyses):
+        raise ValueError("--out is for the scores of --data. Leave it out, or give --data alone.")
+    if data is not None and analyses and "transfer" not in analyses:
+        raise ValueError(
+            "--data with --with is the table to transfer to; got "
+            f"{', '.join(f'--with {name}' for name in analyses)}. Add --with transfer, or leave "
+            "out one of the two."
+        )
 
 
 def report(

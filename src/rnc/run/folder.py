@@ -162,7 +162,7 @@ class RunFolder:
         if unknown.any():
             raise ValueError(
                 f"{path} has {int(unknown.sum())} of {len(predictions)} rows without a number for "
-                "a target or its prediction. Write it again with `rnc fit ... --resume`."
+                f"a target or its prediction. Write it again with `rnc resume {self.path}`."
             )
         return predictions
 
@@ -317,7 +317,7 @@ class RunFolder:
             return read(path)
         except ValueError as error:
             raise ValueError(
-                f"{path} cannot be used: {error} Write it again with `rnc fit ... --resume`."
+                f"{path} cannot be used: {error} Write it again with `rnc resume {self.path}`."
             ) from error
 
     def _file(self, name: str) -> Path:
@@ -326,7 +326,7 @@ class RunFolder:
             read_config(self.path)  # says so if this is no run at all
             raise FileNotFoundError(
                 f"{self.path} has no {name}: the run is not finished. Continue it with "
-                "`rnc fit ... --resume`."
+                f"`rnc resume {self.path}`."
             )
         return path
 

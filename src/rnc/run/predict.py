@@ -1,6 +1,5 @@
-"""A finished run on other data: predictions, and scores where there are labels."""
+"""A finished run on new data: its predictions."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +10,7 @@ from numpy.typing import NDArray
 
 from rnc.data.inputs import Skipped
 from rnc.data.raw import expand
-from rnc.model import ModelConfig, Regressor
-from rnc.run.baselines import guess_errors
-from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import RunFolder, write_evaluation
+from rnc.model import Regressor
 from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, write_features, write_frame
 from rnc.run.predictions import EXTRAS, NAME, extra_columns, given_columns
 
@@ -102,40 +98,3 @@ def predict_to_files(
         write_features(made.frame[NAME].to_numpy(np.str_), made.features, embeddings)
     write_frame(made.frame, output)
     return made
-
-
-def evaluate_other(
-    folder: Path, data: Path, images: Path | None = None, out: Path | None = None
-) -> Path:
-    """Evaluate a run on other data with the same columns; the folder of its scores.
-
-    Args:
-        folder: a run folder.
-        data: a labelled table.
-        images: the folder of its images; by default that of the run's.
-        out: where the scores go; by default into the run folder, by the name of the data.
-    """
-    run = RunFolder(folder)
-    source = dataclasses.replace(
-        run.source,
-        source=str(data),
-        images=run.source.images if images is None else str(images),
-        split_column=None,
-        group_column=None,
-    )
-    config = run.model.config
-    table = source.read(_view_size(config), config.preprocessing)
-    evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
-    if run.train_targets is not None:
-        truth = table.y[table.rows("test")]
-        guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)
-        evaluation.scores["baselines"] = {"median": guess}
-    out = out or folder / f"evaluation-{data.stem}"
-    write_evaluation(evaluation, out)
-    return out
-
-
-def _view_size(config: ModelConfig) -> int:
-    """Side of what the encoder sees, in pixels; not used for tables and signals."""
-    size: int = config.augment.get("size", 224)
-    return size

@@ -1,0 +1,175 @@
+"""A finished run on other labelled data: its scores there, in a folder that a report can show.
+
+The folder is that of a run without its model: config.json says of which run and on which data it is
+the evaluation, and history.csv and train_targets.safetensors are those of the run.
+"""
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rnc.analyses.standard import write_standard_analyses
+from rnc.data.errors import DataError, first_few
+from rnc.data.source import DataSource
+from rnc.data.sources import ARRAYS, existing, read_frame, read_npz
+from rnc.data.table import Table
+from rnc.files import write_json
+from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
+from rnc.run.baselines import guess_errors
+from rnc.run.evaluate import evaluate_run
+from rnc.run.folder import (
+    HISTORY_FILE,
+    RUN_FILES,
+    RUN_FOLDERS,
+    TRAIN_TARGETS_FILE,
+    RunFolder,
+    write_evaluation,
+)
+
+EVALUATION_OF = "evaluation_of"
+"""Entry of config.json: the run that was evaluated."""
+
+
+class OtherEvaluation(NamedTuple):
+    """Where the scores are, and what a user should know about them."""
+
+    folder: Path
+    notes: tuple[str, ...]
+
+
+def evaluate_other(
+    folder: Path,
+    data: Path,
+    images: Path | None = None,
+    out: Path | None = None,
+    *,
+    target: Sequence[str] = (),
+    drop_missing: bool = False,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+    command: str = "",
+) -> OtherEvaluation:
+    """Evaluate a run on other data with the same columns.
+
+    Subgroup columns of the run that the data lack are left out.
+
+    Args:
+        folder: a run folder.
+        data: a labelled table.
+        images: the folder of its images; by default that of the run's.
+        out: where the scores go; by default into the run folder, by the name of the data.
+        target: its columns with the targets of the run, where they have other names.
+        drop_missing: leave out rows without a target, also if the run did not.
+        skip_bad: leave out broken images, likewise.
+        overwrite: replace the evaluation in `out`.
+        command: what the user typed, for the report.
+    """
+    run = RunFolder(folder)
+    where = folder / f"evaluation-{data.stem}" if out is None else out
+    _check_out(where, data, overwrite=overwrite, is_default=out is None)
+    source, missing = _source(run, data, images, target)
+    source = dataclasses.replace(
+        source,
+        drop_missing=source.drop_missing or drop_missing,
+        skip_bad=source.skip_bad or skip_bad,
+    )
+    config = run.model.config
+    table = source.read(config.augment.get("size", 224), config.preprocessing)
+    table = dataclasses.replace(table, target_names=run.targets)
+    evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
+    if run.train_targets is not None:
+        truth = table.y[table.rows("test")]
+        guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)
+        evaluation.scores["baselines"] = {"median": guess}
+    _prepare(where, run, source, command)
+    write_evaluation(evaluation, where)
+    write_standard_analyses(RunFolder(where))
+    return OtherEvaluation(where, _notes(data, missing, table))
+
+
+def _source(
+    run: RunFolder, data: Path, images: Path | None, target: Sequence[str]
+) -> tuple[DataSource, list[str]]:
+    """How to read the data, and the subgroup columns of the run that they lack."""
+    fitted = dataclasses.replace(run.source, source=str(data))
+    if fitted.is_copy:  # of the dataset that the run was fitted on, with its own columns
+        return fitted, []
+    columns = _columns(data, fitted.decimal)
+    targets = tuple(target) or fitted.target
+    if len(targets) != len(run.targets) and (target or fitted.target):
+        raise DataError(
+            f"{run.path} predicts {len(run.targets)} targets ({', '.join(run.targets)}); got "
+            f"{len(targets)} with --target: {', '.join(targets)}. Name one column for each."
+        )
+    lacking = [name for name in targets if name not in columns]
+    if lacking and data.suffix not in ARRAYS:
+        raise DataError(
+            f"{data} has no column {', '.join(lacking)}; its columns: {first_few(columns, 30)}. If "
+            "what the run predicts has another name there, say so with --target."
+        )
+    missing = [name for name in fitted.subgroup_columns if name not in columns]
+    kept = tuple(name for name in fitted.subgroup_columns if name in columns)
+    return dataclasses.replace(
+        fitted,
+        target=targets,
+        images=fitted.images if images is None else str(images),
+        split_column=None,
+        group_column=None,
+        subgroup_columns=kept,
+    ), missing
+
+
+def _columns(data: Path, decimal: str | None) -> list[str]:
+    path = existing(data)
+    return list(read_npz(path) if path.suffix in ARRAYS else read_frame(path, decimal=decimal))
+
+
+def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:
+    notes = []
+    if missing:
+        notes.append(f"{data} has no column {', '.join(missing)}: no scores by it.")
+    if table.skipped:
+        first = table.skipped[0]
+        notes.append(f"{len(table.skipped)} rows skipped, such as {first.name}: {first.reason}.")
+    return tuple(notes)
+
+
+def _check_out(out: Path, data: Path, *, overwrite: bool, is_default: bool) -> None:
+    """Raise unless the folder may take an evaluation; an old one of the same data gives way."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not out.is_dir() or not _is_evaluation(out):
+        held = "a run" if (out / MODEL_FILE).exists() else "something else"
+        raise FileExistsError(
+            f"{out} exists and holds {held}. Choose a new folder for --out; nothing was changed."
+        )
+    run = RunFolder(out)
+    is_same = is_default and (not run.exists or run.source.source == str(data))
+    if not overwrite and not is_same:
+        raise FileExistsError(
+            f"{out} holds an evaluation. Add --overwrite to replace it, or choose another --out."
+        )
+
+
+def _is_evaluation(folder: Path) -> bool:
+    """Whether a folder holds an evaluation and nothing else; older versions gave it no config."""
+    if any(path.name not in RUN_FILES + RUN_FOLDERS for path in folder.iterdir()):
+        return False
+    run = RunFolder(folder)
+    return not (folder / MODEL_FILE).exists() and (not run.exists or EVALUATION_OF in run.config)
+
+
+def _prepare(out: Path, run: RunFolder, source: DataSource, command: str) -> None:
+    """Leave in the folder what a report reads beside the evaluation itself."""
+    RunFolder(out).delete()
+    config = run.config
+    name = f"{config.get('name') or run.path.resolve().name} on {Path(source.source).stem}"
+    known = {key: config[key] for key in ("model", "fit", "environment") if key in config}
+    entries: dict[str, Any] = {"data": source.to_json(), "command": command, "name": name}
+    content = {"format": FORMAT} | known | entries | {EVALUATION_OF: str(run.path)}
+    write_json(out / CONFIG_FILE, content)
+    for file in (HISTORY_FILE, TRAIN_TARGETS_FILE):
+        if (run.path / file).exists():
+            shutil.copyfile(run.path / file, out / file)
