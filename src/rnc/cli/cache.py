@@ -39,7 +39,11 @@ def list_cache(context: typer.Context) -> None:
         entries = cache_entries(folder)
     out = Console(highlight=False, soft_wrap=True)
     if entries:
-        table = RichTable("name", "images", "pixels", "size", "last used", "files in", box=None)
+        table = RichTable(box=None)
+        for column in ("name", "images", "pixels", "size", "last used"):
+            table.add_column(column, no_wrap=True)
+        table.columns[0].min_width = max(len(entry.name) for entry in entries)  # to be copied
+        table.add_column("files in", overflow="fold")
         for entry in entries:
             pixels = "x".join(map(str, entry.shape[1:]))
             age = _ago(time.time() - entry.last_use)

@@ -28,6 +28,7 @@ from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.checkpoint import weights_of
+from rnc.training.memory import kept_memory
 from rnc.training.objectives import for_optimizer
 from rnc.training.record import Record
 from rnc.training.speed import tf32
@@ -116,7 +117,7 @@ def train(
     """
     config = config.resolve(len(table.rows("train")))
     check_training(model, table, config, own, encoder_weights)
-    with tf32(config):
+    with tf32(config), kept_memory(config):
         yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
 
 
@@ -135,7 +136,7 @@ def train_encoder(
     """
     config = config.resolve(len(table.rows("train")))
     check_training(model, table, config, own, None)
-    with tf32(config):
+    with tf32(config), kept_memory(config):
         yield from SchemeRunner(model, table, config, folder, own).encode()
 
 
