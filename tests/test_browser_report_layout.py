@@ -54,7 +54,7 @@ def several(runs):
 
 
 def test_the_answer_is_the_first_thing_below_the_title(browser, single, several):
-    for path, words in ((single, "age: off by 2.35"), (several, "equal within noise")):
+    for path, words in ((single, "age: off by 2.35"), (several, "have the same error: 2.35")):
         tab = browser.open(path)
         first = tab.js("document.querySelector('main').firstElementChild.innerText")
         assert words in first

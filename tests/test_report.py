@@ -132,6 +132,8 @@ def test_scores_of_several_targets_are_shown(tmp_path):
     scores = {"per_target": {"yaw": {"mae": 1.25}, "pitch": {"mae": 2.75}}}
     run, _ = make_run(tmp_path / "run", targets=("yaw", "pitch"), scores=scores)
     page = Page(write_report([run]))
+    row = [a for tag, a in page.elements if tag == "div" and "pairs" in a.get("class", "")]
+    assert row[-1]["class"] == "grid of-2 pairs"  # the two targets stand side by side
     name = "pitch: mean absolute error (MAE)"
     assert page.row(name, 2) == [name, "2.750"]
 

@@ -105,6 +105,11 @@ def test_a_difference_within_noise_is_called_so(tmp_path):
     assert "it may be chance." in text
 
 
+def test_equal_errors_have_no_winner(tmp_path):
+    runs = [with_error(tmp_path / name, 3.0) for name in "ab"]
+    assert "a and b have the same error: 3.00." in top_of(Page(write_report(runs)))
+
+
 def test_errors_of_different_targets_and_missing_scores_are_not_ranked(tmp_path):
     one, _ = make_run(tmp_path / "age")
     other, _ = make_run(tmp_path / "yaw", targets=("yaw",))

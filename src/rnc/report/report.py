@@ -68,15 +68,15 @@ def _content(folders: Sequence[Path]) -> ReportContent:
     titles = re.findall(r'<section id="([^"]*)"><h2>([^<]*)</h2>', "".join(parts))
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title in titles)
     nav = f'<nav aria-label="Sections">{links}</nav>'
-    sections = _in_pairs(parts) if len(runs) == 1 and len(runs[0].targets) == 1 else parts
+    sections = _in_pairs(parts) if len(runs) == 1 else parts
     return ReportContent(runs, pictures, figures, top + nav + "\n".join(sections))
 
 
 def _in_pairs(parts: Sequence[str]) -> list[str]:
-    """Sections of one run, of which each has one figure: two stand side by side."""
+    """Sections of one run: two that have one figure each, or as many below, share a row."""
     drawn = dict(zip(SECTIONS, parts, strict=True))
     for left, right in SIDE_BY_SIDE:
-        if drawn[left] and drawn[right]:
+        if drawn[left].count("<figure") == 1 and drawn[right]:
             drawn[left] = f'<div class="two">{drawn[left]}{drawn[right]}</div>'
             drawn[right] = ""
     return list(drawn.values())

@@ -94,6 +94,9 @@ def verdict(runs: Sequence[ReportRun]) -> Answer:
     numbers = f"{number(least)} against {number(next_least)}"
     less = f", {100 * (1 - least / next_least):.0f} % less" if next_least > 0 else ""
     headline = f"{best.name} has the lowest error: {numbers} of {second.name}{less}."
+    if number(least) == number(next_least):
+        headline = f"{best.name} and {second.name} have the same error: {number(least)}."
+        return Answer(headline, tuple(_beaten(best, least, key)))
     if difference is None or difference.interval is None:
         chance = "It may be chance: train more seeds of both to tell."
         return Answer(headline, (chance, *_beaten(best, least, key)))

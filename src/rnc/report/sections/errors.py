@@ -36,7 +36,9 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
                 figure |= {"run": i, "points": run.places(shown), "color": run.color}
                 title, file = f"{run.title}: {target}", f"predicted {run.name} {target}"
                 slots.append(page.slot(figures, figure, title, file=file))
-        grids.append(page.grid(slots, "pairs"))
+        grids.append(slots)
+    if len(runs) == 1:  # its targets stand side by side; several runs do so target by target
+        grids = [[slot for slots in grids for slot in slots]]
     about = "Each point is a test sample. On the dashed line, the prediction is right."
     thinned = [
         f"{len(run.scattered):,} of {total:,} points of {run.name}"
@@ -45,7 +47,7 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
     ]
     if thinned:
         about += f" Drawn: {', '.join(thinned)}, chosen at random. The scores count all samples."
-    return page.section("Predictions", about, "".join(grids))
+    return page.section("Predictions", about, "".join(page.grid(s, "pairs") for s in grids))
 
 
 def _limits(parts: Sequence[Columns]) -> tuple[float, float]:
@@ -84,7 +86,9 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
             if target in run.analyses.get("targets", {})
         ]
         if bins:
-            figure = draw.bins_figure(target, bins, tall=len(runs) == 1 and not shots)
+            figure = draw.bins_figure(
+                target, bins, tall=len(runs) == 1 and len(runs[0].targets) == 1 and not shots
+            )
             title = f"Error by {target}"
             slots.append(page.slot(figures, figure, title, file=title))
     about = (
