@@ -224,6 +224,8 @@ def test_numbers_and_categories_are_learned_as_ever():
         ("PassengerId", np.arange(40) * 3 + 5, "names the rows: all values differ"),
         ("id", [f"{i}-af" for i in range(40)], "names the rows: all values differ"),
         ("year", range(1980, 2020), None),
+        ("day", range(40), None),  # time goes on, and targets may go with it
+        ("time_step", range(1, 41), None),
         ("glycemic_index", np.arange(40) * 3 + 5, None),
         ("id", np.arange(40) % 20, None),
         ("id", np.arange(40) * 0.5, None),

@@ -10,7 +10,7 @@ import pytest
 from data_cases import csv_of, write
 from rnc.data import DataError, read_table
 from rnc.data.formats import TABLE_READERS, suffix_of
-from rnc.data.inputs import read_inputs
+from rnc.data.raw import read_inputs
 from rnc.data.source import DataSource
 from rnc.data.sources import read_frame
 

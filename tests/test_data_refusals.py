@@ -109,7 +109,9 @@ def test_missing_groups_are_refused(tmp_path):
 
 def test_target_alone_has_no_features(tmp_path):
     path = write(tmp_path / "t.csv", "age\n1\n2\n3\n")
-    with pytest.raises(DataError, match=r"has no feature columns; its columns: age\. Add some, or"):
+    with pytest.raises(
+        DataError, match=r"has no feature columns; its columns: age\. Add some, name"
+    ):
         read_table(path, target="age")
 
 

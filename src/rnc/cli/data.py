@@ -43,7 +43,10 @@ class DataFlags:
     ] = None
     split_seed: Annotated[int, "seed of a seeded split"] = 0
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
-    decimal: Annotated[str | None, "decimal sign of a CSV: , or .; default: by its look"] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(metavar="SIGN", help="decimal sign of a CSV: , or .; default: by its look"),
+    ] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     skip_bad: SkipBad = False
     fit: Annotated[

@@ -34,6 +34,9 @@ _NEARLY_ALL = 0.9
 _ID_NAME = re.compile(
     r"(?:.*[_\W])?(?:id|uuid|guid)|index|idx|row|rownames|key|nr|no|unnamed: \d+|"
 )
+_TIME_NAME = re.compile(
+    r"t|(?:.*[_\W])?(?:time|day|hour|minute|second|week|month|year|step|frame)s?"
+)
 _CAMEL_ID = re.compile(r".*[a-z](?:Id|ID)")
 
 
@@ -133,9 +136,9 @@ def names_rows(values: pd.Series) -> str | None:
     if is_text.any() and date_format(values) is not None:
         return None
     whole = not is_text.any() and bool((numbers == np.round(numbers)).all())
-    if whole and numbers.min() in (0, 1) and np.ptp(numbers) == len(numbers) - 1:
-        return "counts the rows"
     name = str(values.name).strip()
+    if whole and numbers.min() in (0, 1) and np.ptp(numbers) == len(numbers) - 1:
+        return None if _TIME_NAME.fullmatch(name.lower()) else "counts the rows"
     named = bool(_ID_NAME.fullmatch(name.lower()) or _CAMEL_ID.fullmatch(name))
     if named and (whole or is_text.all()):
         return "names the rows: all values differ"

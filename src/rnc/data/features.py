@@ -169,7 +169,8 @@ def choose_columns(
         why = "".join(f" {name!r} {reason}." for name, reason in list(left_out.items())[:10])
         raise DataError(
             f"{place} has no feature columns; its columns: {first_few(columns, 30)}.{why} Add "
-            "some, or give the folder of the images with --images (images=)."
+            "some, name them with --feature-column (feature_columns=), or give the folder of the "
+            "images with --images (images=)."
         )
     return names, left_out
 
