@@ -1,9 +1,8 @@
 """Commands that train: demo and fit."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,22 +10,8 @@ from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
 from rnc.cli.flags import Seeds, take
-from rnc.cli.life import training_bar
-from rnc.cli.terminal import (
-    GOES_ON,
-    console,
-    friendly,
-    print_answer,
-    print_scores,
-    tell,
-    typed_command,
-)
-
-if TYPE_CHECKING:
-    from rnc.config import FitConfig
-    from rnc.data import Table
-    from rnc.training.cost import PlannedStage
-    from rnc.training.record import Step
+from rnc.cli.life import say_cost, training_bar
+from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, tell, typed_command
 
 
 def demo(
@@ -82,12 +67,11 @@ def fit(
     """
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
-    from rnc.report import write_report
     from rnc.run.fit import fit_run
     from rnc.training.advice import data_warnings
     from rnc.training.cost import planned_stages, stage_words
 
-    with friendly(f"Continue with the same command and --resume ({out})."):
+    with friendly(f"Continue with: rnc resume {out}"):
         config = take(options, FitConfig)
         table, data = read_source(take(options, DataFlags), config)
         describe(table)
@@ -108,30 +92,8 @@ def fit(
             overwrite=overwrite,
             encoder_from=encoder_from,
         )
-        with training_bar(say_cost=partial(_say_cost, stages, config, table)) as show:
+        with training_bar(say_cost=partial(say_cost, stages, config, table.kind)) as show:
             for record in runs:
                 show(record)
         if is_first_process():
-            print_scores(out)
-            Console().print(f"Report: {write_report([out])}")
-            tell(f"Predict: rnc predict {out} NEW -o predictions.csv")
-            print_answer(out)
-
-
-def _say_cost(
-    stages: Sequence["PlannedStage"],
-    config: "FitConfig",
-    table: "Table",
-    first: "Step",
-    now: "Step",
-) -> None:
-    """Say how long training will take, and on a CPU what would make it shorter."""
-    import torch
-
-    from rnc.training.cost import LONG, duration, faster_choices, seconds_left
-
-    seconds = seconds_left(stages, first, now)
-    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
-    tell(f"About {duration(seconds)} on this {'CPU' if on_cpu else 'GPU'}, by the first steps.")
-    if on_cpu and seconds > LONG and (choices := faster_choices(config, table.kind)):
-        tell(f"Shorter: {'; '.join(choices)}.", style="yellow")
+            print_finished(out)

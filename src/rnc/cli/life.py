@@ -8,7 +8,7 @@ as the first steps have shown it.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,11 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rnc.cli.terminal import console
+from rnc.cli.terminal import console, tell
 
 if TYPE_CHECKING:
+    from rnc.config import FitConfig
+    from rnc.training.cost import PlannedStage
     from rnc.training.record import Record, ShowRecord, Step
 
 LOOK_SECONDS = 0.1
@@ -66,6 +68,21 @@ def training_bar(*, stays: bool = True, say_cost: SayCost | None = None) -> Iter
             stop.set()
             follower.join()
             bar.finish()
+
+
+def say_cost(
+    stages: Sequence["PlannedStage"], config: "FitConfig", kind: str, first: "Step", now: "Step"
+) -> None:
+    """Say how long training will take, and on a CPU what would make it shorter."""
+    import torch
+
+    from rnc.training.cost import LONG, duration, faster_choices, seconds_left
+
+    seconds = seconds_left(stages, first, now)
+    on_cpu = config.device == "cpu" or not torch.cuda.is_available()
+    tell(f"About {duration(seconds)} on this {'CPU' if on_cpu else 'GPU'}, by the first steps.")
+    if on_cpu and seconds > LONG and (choices := faster_choices(config, kind)):
+        tell(f"Shorter: {'; '.join(choices)}.", style="yellow")
 
 
 class _TrainingBar:

@@ -86,3 +86,13 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
     plain = Console(soft_wrap=True, highlight=False)
     for sentence in (*told.details, told.headline):
         plain.print(sentence, markup=False)
+
+
+def print_finished(run: Path) -> None:
+    """The end of a training: scores, report, what to do next, and last the answer."""
+    from rnc.report import write_report
+
+    print_scores(run)
+    Console(soft_wrap=True).print(f"Report: {write_report([run])}", markup=False)
+    tell(f"Predict: rnc predict {run} NEW -o predictions.csv")
+    print_answer(run)

@@ -1,0 +1,49 @@
+"""The command that goes on with a run."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+from rnc.cli.flags import Folder
+from rnc.cli.life import say_cost, training_bar
+from rnc.cli.terminal import friendly, print_finished, tell
+
+
+def resume(
+    run: Folder,
+    epochs: Annotated[int | None, "of the encoder, in all; more than before: train on"] = None,
+    head_epochs: Annotated[int | None, "of fine-tuning or a head by sgd, in all"] = None,
+) -> None:
+    """Continue a run that was stopped, or train a finished one for more epochs.
+
+    For instance:
+
+        rnc resume runs/age
+        rnc resume runs/age --epochs 200
+
+    The folder says all the rest: the data, which must be where they were, and every option. A run
+    that was stopped ends on a CPU with the same bits as one that was not.
+    """
+    from rnc.loss.distributed import is_first_process
+    from rnc.run.fit import resume_run
+    from rnc.run.folder import RunFolder
+    from rnc.training.cost import planned_stages, stage_words
+
+    with friendly(f"Continue with: rnc resume {run}"):
+        before = RunFolder(run)
+        config, kind = before.fit, before.config["model"]["kind"]
+        config = replace(config, epochs=config.epochs if epochs is None else epochs)
+        config = replace(
+            config, head_epochs=config.head_epochs if head_epochs is None else head_epochs
+        )
+        say = None
+        if before.train_targets is not None:
+            takes_encoder, rows = "encoder_from" in before.config, len(before.train_targets)
+            stages = planned_stages(config, rows, takes_encoder=takes_encoder)
+            tell(f"To train in all: {stage_words(stages)}.")
+            say = partial(say_cost, stages, config, kind)
+        with training_bar(say_cost=say) as show:
+            for record in resume_run(run, epochs=epochs, head_epochs=head_epochs):
+                show(record)
+        if is_first_process():
+            print_finished(run)
