@@ -14,7 +14,9 @@ from rnc.data.images import square
 from rnc.data.inputs import essential
 from rnc.data.source import DataSource
 from rnc.data.survey import survey
+from rnc.run.start import inherit_encoder, read_encoder
 from rnc.training.advice import data_warnings
+from rnc.training.recipes import build_regressor
 
 
 def pictures(folder, *, mode="RGB", size=(20, 20), n=20):
@@ -142,6 +144,18 @@ def test_the_usual_preparation_has_the_digest_of_older_tables(tmp_path):
     grey = dataclasses.replace(table, preprocessing={"channels": 1})
     assert grey.digest != table.digest != read(path, image_size=16, fit="pad").digest
     assert essential({"channels": 3}, "signal") == {"channels": 3}
+
+
+def test_the_encoder_of_an_older_run_is_taken_for_files(tmp_path):
+    path = pictures(tmp_path, mode="L", n=30)
+    config = FitConfig(encoder="small-cnn", image_size=14, scheme="probe", device="cpu")
+    table = read(path, image_size=16, channels=3)
+    older = build_regressor(dataclasses.replace(table, preprocessing={}), config)
+    older.save(tmp_path / "run", {"fit": config.to_json()})
+    new, source = inherit_encoder(config, DataSource(str(path)), tmp_path / "run")
+    assert (source.fit, source.channels, new.image_size) == ("crop", 3, 14)
+    weights = read_encoder(tmp_path / "run", build_regressor(table, new), new)
+    assert "encoder.layers.0.weight" in weights
 
 
 # ------------------------------------------------------------------------------- size and crops

@@ -136,7 +136,9 @@ def _dataset_options(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
     """The options of the dataset's reader; flags that are for files are refused."""
     options = [name for name in dataset.options if name not in (*_BY_FLAG, "progress")]
     for field in dataclasses.fields(flags):
-        if field.name not in _FOR_DATASETS and getattr(flags, field.name) != field.default:
+        value = getattr(flags, field.name)
+        as_ever = value == field.default or (field.name, value) == ("channels", 3)  # all are RGB
+        if not as_ever and field.name not in _FOR_DATASETS:
             raise ValueError(
                 f"--{field.name.replace('_', '-')} is for files; {dataset.name} has its own "
                 f"columns. Leave it out. --dataset-option takes: {', '.join(options)}."

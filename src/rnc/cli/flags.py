@@ -15,11 +15,11 @@ from typer.models import ArgumentInfo
 _LISTED = {
     "": "out target images preset scheme encoder epochs batch_size image_size seed device",
     "Data": """image_column feature_column exclude_column split_column group_column subgroup_column
-        fractions split_seed decimal drop_missing skip_bad root dataset_option""",
+        fractions split_seed decimal drop_missing skip_bad fit channels root dataset_option""",
     "Method": """objective head head_options low high step label_distance period similarity
         temperature positives rnc_weight contrast_temperature projection_size prototypes regularizer
         regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth original""",
-    "Training": """pretrained encoder_from head_epochs head_batch_size head_solver head_lr
+    "Training": """pretrained weights encoder_from head_epochs head_batch_size head_solver head_lr
         optimizer lr lr_decay weight_decay accumulate clip""",
     "Augmentation": "views crop crop_scale flip color grayscale augment_options",
     "Speed": "precision compile cuda_graphs resident channels_last",

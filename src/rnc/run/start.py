@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.inputs import essential
 from rnc.data.source import DataSource
 from rnc.encoders import check_encoder
 from rnc.files import read_tensors
@@ -160,8 +161,9 @@ def inherit_encoder(
     of_images: dict[str, Any] = {}
     if theirs.kind == "image":
         taken["image_size"] = fit.get("image_size", theirs.input_shape[-1])
-        if "fit" in theirs.preprocessing:
-            of_images = {name: theirs.preprocessing[name] for name in ("fit", "channels")}
+        if "shape" not in theirs.preprocessing:  # older versions left out what is usual
+            usual = {"fit": "crop", "channels": 3}
+            of_images = {name: theirs.preprocessing.get(name, usual[name]) for name in usual}
     for name, value in (taken | of_images).items():
         own = getattr(config if name in taken else source, name)
         if name in given and own != value and (name, own) != ("encoder", "auto"):
@@ -181,6 +183,8 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
     theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
     for what in ("kind", "encoder", "input_shape", "preprocessing"):
         a, b = getattr(theirs, what), getattr(ours, what)
+        if what == "preprocessing":
+            a, b = essential(a, theirs.kind), essential(b, ours.kind)
         if a != b:
             shown = "" if what == "preprocessing" else f": {a} there, {b} here"
             raise ValueError(
