@@ -186,6 +186,16 @@ def test_a_few_texts_among_numbers_are_gaps_and_others_are_refused():
         apply_features(pd.DataFrame({"power": ["lots"]}), fitted, "new")
 
 
+def test_a_word_for_unknown_is_a_gap_in_many_rows_but_codes_are_categories():
+    unknown = [str(i) if i % 3 else "unknown" for i in range(90)]
+    codes = ["1", "2", "A"] * 30
+    units = [f"{i}" if i % 3 else f"{i} kg" for i in range(90)]
+    columns = fitted_to(pd.DataFrame({"a": unknown, "b": codes, "c": units}))["columns"]
+    assert [column["type"] for column in columns] == ["number", "category", "category"]
+    assert columns[0]["gap_words"] == ["unknown"]
+    assert columns[0]["median"] == np.median([i for i in range(90) if i % 3])
+
+
 def test_a_few_texts_among_dates_are_gaps():
     days = [f"2024-01-{i:02d}" for i in range(1, 31)] + ["unknown"]
     fitted = fitted_to(pd.DataFrame({"when": days}))

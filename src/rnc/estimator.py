@@ -33,9 +33,9 @@ class RnCRegressor(
 ):
     """A regressor whose features keep the order of the targets.
 
-    X is a table (n, p), as an array or a DataFrame whose columns may hold text and gaps; signals
-    (n, c, l); or images (n, c, h, w) of whole numbers from 0 to 255. y is (n,) or (n, t). Inputs
-    and targets are standardised inside, by the training rows.
+    X is a table (n, p), as an array or a DataFrame whose columns may hold text, dates and gaps;
+    signals (n, c, l); or images (n, c, h, w) of whole numbers from 0 to 255. y is (n,) or (n, t).
+    Inputs and targets are standardised inside, by the training rows.
 
     The parameters are the fields of `FitConfig`, where they are explained, with its defaults but
     for these:

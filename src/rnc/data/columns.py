@@ -28,6 +28,8 @@ _FAMILIES = (  # of words for yes and no, in small letters
     ({"on"}, {"off"}),
 )
 _MOST_WORDS = 20
+_MOST_PLACEHOLDERS = 3
+_MOST_CODES = 20
 _FEWEST_ROWS = 10  # below, numbers that differ prove nothing
 _FEWEST_TEXTS = 20
 _NEARLY_ALL = 0.9
@@ -73,16 +75,23 @@ def look_at(values: pd.Series) -> ColumnKind:
 def _look_at_text(values: pd.Series) -> ColumnKind:
     if says_yes_or_no(values):
         return ColumnKind("boolean")
-    _, is_text = as_numbers(values)
+    numbers, is_text = as_numbers(values)
     if not is_text.any():
         return ColumnKind("number")
     if (form := date_format(values)) is not None:
         _, odd = read_dates(values, form)
         return ColumnKind("date", words=_words(values[odd]), format=form)
-    words = _words(values[is_text])
-    if is_text.sum() <= MOST_ODD * values.notna().sum() and len(words) <= _MOST_WORDS:
+    words, share = _words(values[is_text]), is_text.sum() / values.notna().sum()
+    few = share <= MOST_ODD and len(words) <= _MOST_WORDS
+    if few or (share <= 0.5 and _stand_for_gaps(words, numbers)):
         return ColumnKind("number", words=words)
     return ColumnKind("category")
+
+
+def _stand_for_gaps(words: tuple[str, ...], numbers: NDArray[np.float64]) -> bool:
+    """Whether texts, such as "unknown", are gaps among numbers that are no codes of categories."""
+    plain = len(words) <= _MOST_PLACEHOLDERS and not any(re.search(r"\d", word) for word in words)
+    return plain and len(np.unique(numbers[~np.isnan(numbers)])) > _MOST_CODES
 
 
 def says_yes_or_no(values: pd.Series) -> bool:
