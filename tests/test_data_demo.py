@@ -25,7 +25,7 @@ def test_digits_are_a_balanced_table_of_grey_images():
     assert np.bincount(table.subgroup["digit"]).min() > 150
     correlation = np.corrcoef(table.subgroup["digit"], table.y[:, 0])[0, 1]
     assert abs(correlation) < 0.06
-    assert table.preprocessing == {"channels": 1}
+    assert table.preprocessing == {"channels": 1, "shape": [28, 28]}
 
 
 def test_seed_decides_angles_and_split():

@@ -138,7 +138,12 @@ def test_signals_and_pixels_keep_their_values(tmp_path):
             r"trained on 2 channels; x has 3: \(2, 3,",
         ),
         (np.zeros((2, 1, 4, 4), int), {}, "image", r"trained on 3 channels; x has 1"),
-        (np.zeros((2, 3)), {"columns": [{"name": "a"}]}, "table", r"on 1 columns; x is \(2, 3\)"),
+        (
+            np.zeros((2, 3)),
+            {"columns": [{"name": "a"}]},
+            "table",
+            r"on 1 columns \(a\); x is \(2, 3\)",
+        ),
     ],
 )
 def test_data_of_another_shape_than_in_training_are_refused(x, preprocessing, kind, message):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -147,6 +148,7 @@ def test_rows_of_every_form_are_prepared_as_in_training(fitted, tmp_path):
     homes().to_parquet(tmp_path / "t.parquet")
     forms = [homes(), rows[["code", "area"]], rows.to_numpy(), rows.to_numpy().tolist()]
     forms += [rows.to_dict("records"), tmp_path / "t.parquet"]
+    forms += [pa.Table.from_pandas(homes()[["id", "code", "area"]])]
     for form in forms:
         assert (read_inputs(form, saved, "table").x == fitted.x).all()
     assert (read_inputs(rows.iloc[1].to_dict(), saved, "table").x == fitted.x[1]).all()
@@ -172,7 +174,7 @@ def test_numbers_are_the_categories_that_they_were(fitted):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.zeros((4, 3)), r"trained on 2 columns; x is \(4, 3\)"),
+        (np.zeros((4, 3)), r"on 2 columns \(area, code\); x is \(4, 3\)\. A row needs all"),
         (np.zeros(2), r"got \(2,\)"),
         (np.zeros((2, 3, 9)), r"trained on data of kind 'table'; x is \(2, 3, 9\)"),
         (pd.DataFrame({"area": [3.0]}), r"The DataFrame has no column 'code'; its columns: area"),

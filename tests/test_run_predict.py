@@ -3,9 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
+from torch import nn
 
 from evaluation_cases import fitted, houses
-from rnc.model import Regressor
+from rnc.data.images import decode
+from rnc.estimator import RnCRegressor
+from rnc.heads import head_config
+from rnc.model import ModelConfig, Regressor, load
 from rnc.run.predict import predict_run
 from rnc.run.predictions import EXTRAS
 
@@ -34,3 +39,37 @@ def test_an_extra_is_a_further_column(run, tmp_path, monkeypatch):
     frame, _, _ = predict_run(run.path, houses(tmp_path / "new.csv", n=7))
     assert list(frame)[-2:] == ["price", "price_upper"]
     np.testing.assert_allclose(frame["price_upper"] - frame["price"], 5, rtol=1e-4)
+
+
+def test_a_run_of_an_older_version_sees_a_picture_as_its_file(tmp_path):
+    head = vars(head_config("l1", 128, np.arange(30.0)))
+    config = ModelConfig("image", "small-cnn", (3, 14, 14), {"size": 14}, head, ("age",))
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 3, 25, 40), dtype=np.uint8)
+    Image.fromarray(pixels[0].transpose(1, 2, 0)).save(tmp_path / "a.png")
+    model = Regressor(config)
+    model.save(tmp_path / "files", {"data": {"source": "faces.csv"}})
+    model.save(tmp_path / "arrays", {"data": {"source": "faces.npz"}})
+    of_files, of_arrays = load(tmp_path / "files"), load(tmp_path / "arrays")
+    expected = of_files.predict_prepared(decode(tmp_path / "a.png", 16)[None])
+    np.testing.assert_array_equal(of_files.predict(tmp_path / "a.png"), expected)
+    np.testing.assert_array_equal(of_files.predict(pixels), expected)
+    np.testing.assert_array_equal(of_arrays.predict(pixels), model.predict_prepared(pixels))
+
+
+def test_an_encoder_of_the_callers_predicts_raw_rows(tmp_path):
+    x = np.random.default_rng(0).normal(50, 20, (40, 3))
+    encoder = nn.Sequential(nn.Linear(3, 8), nn.Tanh())
+    fitted = RnCRegressor(encoder=encoder, epochs=1, device="cpu").fit(x, x[:, 0])
+    fitted.model_.save(tmp_path / "run")
+    loaded = load(tmp_path / "run", nn.Sequential(nn.Linear(3, 8), nn.Tanh()))
+    np.testing.assert_array_equal(loaded.predict(x)[:, 0], fitted.predict(x))
+
+
+def test_signals_of_another_length_are_refused():
+    head = vars(head_config("l1", 256, np.arange(30.0)))
+    channels = {"channels": 2}
+    config = ModelConfig("signal", "resnet1d10", (2, 90), {"crop": 0.9}, head, ("age",), channels)
+    model = Regressor(config)
+    assert model.predict(np.zeros((3, 2, 100))).shape == (3, 1)
+    with pytest.raises(ValueError, match=r"sees \(2, 90\); of these, \(3, 2, 60\), it would see"):
+        model.predict(np.zeros((3, 2, 60)))

@@ -44,7 +44,7 @@ def digits_table(seed: int = 0, *, largest_angle: float = 60.0, side: int = _SID
         split=make_split(angles[:, None], names, seed=seed),
         names=names,
         subgroup={"digit": classes},
-        preprocessing={"channels": 1},
+        preprocessing={"channels": 1, "shape": [side, side]},
     )
 
 

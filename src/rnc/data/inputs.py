@@ -11,7 +11,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
-from rnc.data.errors import DataError, unusable
+from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
@@ -65,7 +65,8 @@ def inputs_from_arrays(
     if kind == "table":
         known = [column["name"] for column in preprocessing["columns"]]
         if not is_frame and feature_names is None and len(known) != shape[1]:
-            raise DataError(f"{trained} {len(known)} columns; x is {shape}.")
+            named = f"{len(known)} columns ({first_few(known, 30)})"
+            raise DataError(f"{trained} {named}; x is {shape}. A row needs all of them, in order.")
         x = sources.as_columns(x, known if feature_names is None else feature_names, place)
         return Inputs(apply_features(x, preprocessing, place), names)
     if kind == "image":

@@ -49,10 +49,11 @@ def read_inputs(
     """New data, prepared as a Table's train rows were.
 
     Args:
-        data: a file as `read_table` takes it, of which the targets are not needed; a DataFrame or
-            an array (n, p), (n, c, l) or (n, c, h, w) of whole numbers from 0 to 255. For images
-            also a file, a folder, a picture of Pillow, or an array (h, w, c). Of files, folders,
-            patterns such as "photos/*.jpg" and pictures also a list.
+        data: a file as `read_table` takes it, with or without targets; a DataFrame, a dict with a
+            value for each column, or a list of such; an array (n, p), (n, c, l), or (n, c, h, w) of
+            whole numbers from 0 to 255. For images also a file, a folder, a picture of Pillow, or
+            an array (h, w, c). Of files, folders, patterns such as "photos/*.jpg" and pictures also
+            a list.
         preprocessing: that of the Table.
         kind: that of the Table.
         images: the folder that file names in a table are relative to; the table's own by default,
@@ -66,6 +67,8 @@ def read_inputs(
     """
     decoding = Decoding(image_size, skip_bad, cache, progress)
     reader = _Reader(preprocessing, kind, images, image_column, decoding)
+    if hasattr(data, "to_pandas") and hasattr(data, "columns"):  # a table of Arrow or Polars
+        data = data.to_pandas()
     if isinstance(data, pd.Series | np.ndarray) and data.ndim == 1 and data.dtype.kind in "OUT":
         data = list(data)
     if _is_path(data) or isinstance(data, Image.Image | Mapping):
