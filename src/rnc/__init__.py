@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
     from rnc.config import FitConfig
     from rnc.data.source import DataSource
     from rnc.data.table import Table, read_table, table_from_arrays
+    from rnc.door import fit
     from rnc.estimator import RnCRegressor
     from rnc.loss import RnCLoss, rnc_loss, theory
     from rnc.loss.pairwise import circular
@@ -19,7 +20,6 @@ if TYPE_CHECKING:  # what `_LATER` imports, for type checkers and editors
     from rnc.report import write_report
     from rnc.run.evaluate import evaluate
     from rnc.run.export import export_onnx as export
-    from rnc.run.fit import fit
     from rnc.run.folder import RunFolder
     from rnc.training.record import Record
 
@@ -61,7 +61,7 @@ _LATER = {
     "circular": ("rnc.loss.pairwise", "circular"),
     "evaluate": ("rnc.run.evaluate", "evaluate"),
     "export": ("rnc.run.export", "export_onnx"),
-    "fit": ("rnc.run.fit", "fit"),
+    "fit": ("rnc.door", "fit"),
     "load": ("rnc.model", "load"),
     "read_table": ("rnc.data.table", "read_table"),
     "rnc_loss": ("rnc.loss", "rnc_loss"),

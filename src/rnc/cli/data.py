@@ -73,11 +73,7 @@ def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSo
         weights=config.weights,
     )
     table = source.read(config.image_size)
-    if source.is_copy:  # other files are evaluated by these names
-        source = dataclasses.replace(source, target=table.target_names)
-    elif "fit" in table.preprocessing:  # files that come later do not change what was decided
-        source = dataclasses.replace(source, channels=table.preprocessing["channels"])
-    return table, source
+    return table, source.decided(table)
 
 
 def source_of(flags: DataFlags) -> "DataSource":

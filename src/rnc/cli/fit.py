@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source
-from rnc.cli.flags import Seeds, take
+from rnc.cli.flags import Seeds, take, typed_fields
 from rnc.cli.life import say_cost, training_bar
 from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, tell, typed_command
 
@@ -46,6 +46,7 @@ def demo(
 
 
 def fit(
+    context: typer.Context,
     out: Annotated[Path, "folder for the run"],
     resume: Annotated[bool, "continue the run in --out"] = False,
     overwrite: Annotated[bool, "replace the run in --out"] = False,
@@ -68,12 +69,20 @@ def fit(
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
     from rnc.run.fit import fit_run
+    from rnc.run.start import as_before, check_before_data, inherit_encoder
     from rnc.training.advice import data_warnings
     from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with: rnc resume {out}"):
-        config = take(options, FitConfig)
-        table, data = read_source(take(options, DataFlags), config)
+        config, flags = take(options, FitConfig), take(options, DataFlags)
+        if encoder_from is not None:
+            given = [*typed_fields(context, config), *typed_fields(context, flags)]
+            inherit = as_before if resume else inherit_encoder
+            config, flags = inherit(config, flags, out if resume else encoder_from, given)
+        check_before_data(
+            config, out, resume=resume, overwrite=overwrite, encoder_from=encoder_from
+        )
+        table, data = read_source(flags, config)
         describe(table)
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")

@@ -95,7 +95,7 @@ class FitConfig:
     optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
     lr: Annotated[
         float | None,
-        "learning rate; by default 0.5 for RnC, 0.2 end to end, less for batches below 256",
+        "learning rate; by default 0.5 for RnC, 0.2 end to end or less for batches below 256",
     ] = None
     weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
     lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
@@ -216,7 +216,7 @@ class FitConfig:
             return self.lr
         if self.resolve().optimizer == "adamw":
             return 1e-3
-        return (self.objective_spec.lr if contrast else 0.2) * sgd_scale(self.batch_size)
+        return self.objective_spec.lr if contrast else 0.2 * sgd_scale(self.batch_size)
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
         """How samples of a kind become views; those of images do not exceed their shorter side."""

@@ -97,6 +97,14 @@ class DataSource:
             self.source, **fields, **decoding, preprocessing=preprocessing, same_rows=same_rows
         )
 
+    def decided(self, table: Table) -> "DataSource":
+        """The source as config.json keeps it, with what reading this table of it decided."""
+        if self.is_copy:  # other files are evaluated by these names
+            return dataclasses.replace(self, target=table.target_names)
+        if "fit" in table.preprocessing:  # files that come later do not change it
+            return dataclasses.replace(self, channels=table.preprocessing["channels"])
+        return self
+
 
 def stored_side(image_size: int, fit: str = "crop") -> int:
     """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224.

@@ -51,13 +51,17 @@ def read_frame(
     """
     if decimal not in (None, ".", ","):
         raise DataError(f"--decimal (decimal=) must be ',' or '.'; got {decimal!r}.")
-    frame = TABLE_READERS[suffix_of(source)](source, text, decimal)
-    frame.columns = [str(name) for name in frame.columns]
+    return named_columns(TABLE_READERS[suffix_of(source)](source, text, decimal), str(source))
+
+
+def named_columns(frame: pd.DataFrame, place: str) -> pd.DataFrame:
+    """The frame with names of text for its columns, if each is there once and there are rows."""
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     twice = frame.columns[frame.columns.duplicated()]
     if len(twice):
-        raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
+        raise DataError(f"{place} has column {twice[0]!r} more than once. Rename one of them.")
     if frame.empty:
-        raise DataError(f"{source} has no rows below its header ({first_few(frame.columns, 30)}).")
+        raise DataError(f"{place} has no rows below its header ({first_few(frame.columns, 30)}).")
     return frame
 
 

@@ -112,7 +112,7 @@ class Table:
 
 
 def read_table(
-    source: str | Path,
+    source: str | Path | pd.DataFrame,
     *,
     target: str | Sequence[str] = (),
     images: str | Path | None = None,
@@ -143,7 +143,7 @@ def read_table(
 
     Args:
         source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
-            .json, .jsonl, .xlsx (extra: excel) or .npz.
+            .json, .jsonl, .xlsx (extra: excel) or .npz, or a DataFrame.
         target: one or several columns to predict; an .npz file's y if left out.
         images: the folder that image file names are relative to; this makes it a table of images.
         image_column: the column of file names; "auto" takes the first whose values end like
@@ -179,9 +179,14 @@ def read_table(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
-    path = sources.existing(Path(source))
-    place, fitted = str(path), preprocessing is not None and not same_rows
-    frame, x, default = _open(path, preprocessing or {}, decimal)
+    default: tuple[str, ...] = ()
+    if isinstance(source, pd.DataFrame):
+        path, place = Path("DataFrame"), "the DataFrame"
+        frame, x = sources.named_columns(source.reset_index(drop=True), place), None
+    else:
+        path = sources.existing(Path(source))
+        place, (frame, x, default) = str(path), _open(path, preprocessing or {}, decimal)
+    fitted = preprocessing is not None and not same_rows
     targets = (target,) if isinstance(target, str) else tuple(target) or default
     if fitted and split_column is None:
         split_column = "none"

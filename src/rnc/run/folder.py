@@ -42,6 +42,7 @@ from rnc.data.table import Table
 from rnc.files import write_json, write_tensors, write_text
 from rnc.metrics import Columns
 from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor, read_config
+from rnc.run.answer import Answer, answer
 from rnc.run.evaluate import Evaluation
 from rnc.run.parts import (
     Features,
@@ -145,6 +146,11 @@ class RunFolder:
     def scores(self) -> dict[str, Any]:
         """scores.json."""
         return self._read(SCORES_FILE, read_object)
+
+    @property
+    def answer(self) -> Answer:
+        """What to tell first about the run: its error, and what it must beat."""
+        return answer(self.scores, self.config, str(self.path))
 
     @cached_property
     def records(self) -> list[Record]:

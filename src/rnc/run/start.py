@@ -7,20 +7,20 @@ import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.inputs import essential
-from rnc.data.source import DataSource
 from rnc.encoders import check_encoder
 from rnc.files import read_tensors
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
 from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage
 
+AnySource = TypeVar("AnySource")
 LENGTHS = ("epochs", "head_epochs")
 """Fields that a resumed run may change: it goes on to more epochs."""
 _STAGES = {"epochs": ("encoder", "end2end", "regularize"), "head_epochs": ("finetune",)}
@@ -139,14 +139,30 @@ def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
 # ---------------------------------------------------------------------------- another's encoder
 
 
+def as_before(
+    config: FitConfig, source: AnySource, out: Path, given: Collection[str]
+) -> tuple[FitConfig, AnySource]:
+    """What `inherit_encoder` gave when the run in `out` was started, to resume it."""
+    run = RunFolder(out)
+    if not run.exists:
+        return config, source
+    names = {"encoder", "image_size", "augment_options"} - set(given)
+    config = replace(config, **{name: getattr(run.fit, name) for name in names})
+    names = {"fit", "channels"} - set(given)
+    if run.config["model"]["kind"] == "image":
+        taken = {name: getattr(run.source, name) for name in names}
+        source = replace(cast(Any, source), **taken)
+    return config, source
+
+
 def inherit_encoder(
-    config: FitConfig, source: DataSource, folder: Path, given: Collection[str] = ()
-) -> tuple[FitConfig, DataSource]:
+    config: FitConfig, source: AnySource, folder: Path, given: Collection[str] = ()
+) -> tuple[FitConfig, AnySource]:
     """Config and source with the encoder of another run, and what its images look like.
 
     Args:
         config: of the new run.
-        source: of its data.
+        source: of its data; any dataclass with the fields `fit` and `channels`.
         folder: the run whose encoder is taken.
         given: fields that the user chose; one that does not fit raises.
     """
@@ -174,7 +190,7 @@ def inherit_encoder(
     if theirs.kind == "image":  # pixels as that encoder knows them
         pixels = {name: tuple(theirs.augment[name]) for name in ("mean", "std")}
         taken["augment_options"] = pixels | dict(config.augment_options or {})
-    return replace(config, **taken), replace(source, **of_images)
+    return replace(config, **taken), replace(cast(Any, source), **of_images)
 
 
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
