@@ -186,11 +186,20 @@ def test_images_can_be_prepared_from_the_metadata(tmp_path):
 def test_one_mean_for_all_channels_is_written_for_each(tmp_path):
     head = vars(head_config("l1", 128, np.arange(30.0)))
     config = ModelConfig(
-        "image", "small-cnn", (2, 8, 8), {"size": 8}, head, ("age",), {"channels": 2}
+        "image",
+        "small-cnn",
+        (2, 8, 8),
+        {"size": 8},
+        head,
+        ("age",),
+        {"channels": 2, "shape": [8, 8]},
     )
     export_onnx(Regressor(config), tmp_path / "m.onnx")
-    prepare = metadata_of(session_of(tmp_path / "m.onnx"))["prepare"]
+    said = metadata_of(session_of(tmp_path / "m.onnx"))
+    prepare = said["prepare"]
     assert (prepare["mean"], prepare["std"], prepare["channels"]) == ([0.5, 0.5], [0.5, 0.5], 2)
+    assert prepare["shape"] == [8, 8]  # arrays, so nothing is said about files
+    assert "height and width in shape" in said["steps"][1]
 
 
 @needs_onnx

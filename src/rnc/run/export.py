@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import importlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -208,14 +209,21 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
     return constants, [
         "Start from pixels from 0 to 255, (channels, height, width), turned upright as the EXIF "
         "orientation says; 3 channels are RGB, 1 is grey.",
-        f"Of an image file, {_FILES[model.config.preprocessing.get('fit', 'crop')]} (in training, "
-        "by Pillow's BICUBIC). Go on as with an array:",
+        _first_step(model.config.preprocessing),
         "Pixels of exactly size x size are used whole. Scale any others, bilinear with "
         "antialiasing, so that the short side is short_side and the long side "
         "floor(short_side * long / short), and cut out size x size from row "
         "round((height - size) / 2) and column round((width - size) / 2) on, halves to even.",
         "Divide by 255; of every channel, subtract mean and divide by std.",
     ]
+
+
+def _first_step(preprocessing: Mapping[str, Any]) -> str:
+    """How a picture becomes the pixels of a Table."""
+    if "shape" in preprocessing:
+        return "They must have the height and width in shape, as the arrays in training."
+    files = _FILES[preprocessing.get("fit", "crop")]
+    return f"Of an image file, {files} (in training, by Pillow's BICUBIC). Go on as with an array:"
 
 
 _FILES = {
