@@ -23,7 +23,7 @@ def predict(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="DATA...",
+            metavar="DATA",
             help=f"images, folders, patterns such as 'photos/*.jpg', {DATA_FILES}",
             show_default=False,
         ),
@@ -33,7 +33,7 @@ def predict(
         typer.Option("--output", "-o", help=".csv, .tsv or .parquet file; - for standard output"),
     ] = "predictions.csv",
     embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace existing files")] = False,
+    overwrite: Annotated[bool, "replace existing files"] = False,
     images: Images = None,
     skip_bad: SkipBad = False,
 ) -> None:
