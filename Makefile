@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/rnc demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
