@@ -1,5 +1,7 @@
 """How long doors take to open: a command's help, an import; in seconds and in imports of torch.
 
+Seconds are those of the processor, so that other work on the machine does not count.
+
 python benchmarks/startup.py --out benchmarks/results/startup.csv
 python benchmarks/startup.py --source ../older/src --label before --out ...    # another checkout
 """
@@ -7,9 +9,9 @@ python benchmarks/startup.py --source ../older/src --label before --out ...    #
 import argparse
 import os
 import platform
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from results_file import append_rows
@@ -31,9 +33,10 @@ def seconds(words: list[str], source: Path, repeats: int) -> float:
     environment = os.environ | {"PYTHONPATH": str(source)}
     times = []
     for _ in range(repeats):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=False)
-        times.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(times)
 
 
@@ -42,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--source", type=Path, default=Path(__file__).parent.parent / "src")
     parser.add_argument("--label", default="after")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="CSV file to append to")
     args = parser.parse_args()
     found = {door: seconds(words, args.source, args.repeats) for door, words in DOORS.items()}

@@ -203,7 +203,7 @@ def test_a_folder_with_a_run_or_with_other_files_is_not_touched(
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     code, text = run(*command)
     assert code == 2
-    assert "holds a run. Add --resume to continue it, --overwrite to replace it" in text
+    assert f"holds a run. Continue it with `rnc resume {out}`, add --overwrite" in text
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
     code, text = run(*command, "--resume", "--temperature", "1")
     assert code == 2

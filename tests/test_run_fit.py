@@ -168,5 +168,5 @@ def test_fit_runs_to_the_end_and_gives_the_run(tmp_path: Path) -> None:
     assert finished.records == shown
     assert [record.stage for record in shown][-1] == "head"
     assert finished.scores["test"]["mae"] == pytest.approx(finished.errors.mean())
-    with pytest.raises(FileExistsError, match=r"holds a run\. Add --resume"):
+    with pytest.raises(FileExistsError, match=r"holds a run\. Continue it with `rnc resume"):
         fit(columns(), quick(), tmp_path / "run")

@@ -42,7 +42,7 @@ def test_the_estimator_does_without_what_only_training_needs() -> None:
 
 
 def test_the_estimator_is_imported_in_a_few_times_of_torch() -> None:
-    """Measured: 1.6 times; with Lightning and what it imports it was 3.3 times."""
+    """Measured: 1.5 times; with Lightning and what it imports it was 3.2 times."""
 
     def seconds(code: str) -> float:
         started = time.perf_counter()

@@ -73,7 +73,7 @@ def fit(
     from rnc.training.advice import data_warnings
     from rnc.training.cost import planned_stages, stage_words
 
-    with friendly(f"Continue with: rnc resume {out}"):
+    with friendly(f"Continue with: rnc resume {out}", run=out):
         config, flags = take(options, FitConfig), take(options, DataFlags)
         if encoder_from is not None:
             given = [*typed_fields(context, config), *typed_fields(context, flags)]

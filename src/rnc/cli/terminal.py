@@ -29,11 +29,15 @@ def typed_command() -> str:
 
 
 @contextlib.contextmanager
-def friendly(when_stopped: str | None = None) -> Iterator[None]:
-    """Expected errors as one clear line, and how to go on after Ctrl-C."""
+def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Iterator[None]:
+    """Expected errors as one clear line, and how to go on after Ctrl-C, if a run has begun."""
     try:
         yield
     except KeyboardInterrupt:
+        if run is not None:
+            from rnc.run.folder import RunFolder
+
+            when_stopped = when_stopped if RunFolder(run).exists else "No run was begun."
         if when_stopped is not None:
             console.print(f"\nStopped. {when_stopped}", markup=False)
         raise typer.Exit(130) from None

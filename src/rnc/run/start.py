@@ -79,8 +79,8 @@ def check_folder_state(out: Path, config: FitConfig, *, resume: bool, overwrite:
         )
     if not overwrite:
         raise FileExistsError(
-            f"{out} holds a run. Add --resume to continue it, --overwrite to replace it, or choose "
-            "another --out."
+            f"{out} holds a run. Continue it with `rnc resume {out}`, add --overwrite to replace "
+            "it, or choose another --out."
         )
 
 
