@@ -103,7 +103,8 @@ def test_training_labels_of_the_run_give_the_density_and_intervals_of_shots(run)
     ages = torch.arange(0, 91, dtype=torch.float64)
     train = torch.cat([ages[:46].repeat(150), ages[46:].repeat(3)])[:, None]
     write_tensors(run / "train_targets.safetensors", {"targets": train})
-    write_json(run / "scores.json", {"test": {"mae": 2.0, "many_mae": 2.5, "many_n": 20.0}})
+    test = {"mae": 2.0, "many_mae": 2.5, "many_n": 20.0, "few_mae": 1.5, "few_n": 20.0}
+    write_json(run / "scores.json", {"test": test})
     analyse(run, "intervals")
     analyse(run, "targets")
     page = Page(write_report([run]))
@@ -136,6 +137,11 @@ def test_shot_groups_of_the_scores_are_bars(run):
     groups = figure_called(Page(write_report([run])), "Error by shot group")["groups"]
     found = [(g["name"], g["bars"][0]["value"], g["bars"][0]["n"]) for g in groups]
     assert found == [("many shot", 1.5, 30), ("few shot", 4.5, 3)]
+
+
+def test_a_single_shot_group_is_not_drawn(run):
+    write_json(run / "scores.json", {"test": {"mae": 2.0, "few_mae": 2.0, "few_n": 33.0}})
+    assert "Error by shot group" not in write_report([run]).read_text(encoding="utf-8")
 
 
 def test_corruption_is_curves_bars_and_a_table(run):

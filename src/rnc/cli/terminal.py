@@ -71,12 +71,14 @@ def steps_bar() -> Iterator["ShowProgress"]:
 
 def print_scores(folder: Path) -> None:
     """The scores of a finished run, or of an evaluation, in words."""
-    from rnc.metrics import score_words
+    from rnc.metrics import SHOTS, score_words
     from rnc.run.folder import RunFolder
 
-    table = RichTable("score", "value")
-    for name, value in RunFolder(folder).scores.get("test", {}).items():
-        table.add_row(score_words(name), f"{value:.4g}")
+    table, scores = RichTable("score", "value"), RunFolder(folder).scores.get("test", {})
+    one_group = sum(f"{shot}_n" in scores for shot in SHOTS) == 1  # then it holds all rows
+    for name, value in scores.items():
+        if not (one_group and name.startswith(SHOTS)):
+            table.add_row(score_words(name), f"{value:.4g}")
     Console().print(table)
 
 

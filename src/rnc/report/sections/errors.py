@@ -79,6 +79,8 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
     """The error by the value of each target, and by how often training had its label."""
     slots = []
     shots = {f"{shot} shot": bars for shot in SHOTS if (bars := _shot_bars(runs, shot))}
+    if len(shots) == 1:  # all samples are in it: the scores say as much
+        shots = {}
     for target in union(run.targets for run in runs):
         bins = [
             (run.name, run.color, run.analyses["targets"][target])
