@@ -132,7 +132,7 @@ def test_methods_for_one_target_are_left_out_with_two(tmp_path: Path) -> None:
 
 def test_the_command_compares_on_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(compare.__kwdefaults__, "methods", [METHODS[5]])
-    lines = "".join(f"{i},{2 * i + i % 7}\n" for i in range(90))
+    lines = "".join(f"{i * i},{2 * i + i % 7}\n" for i in range(90))
     (tmp_path / "houses.csv").write_text("area,price\n" + lines)
     words = ["compare", str(tmp_path / "houses.csv"), "--target", "price", "--seeds", "1"]
     words += ["--epochs", "1", "--batch-size", "16", "--out", str(tmp_path / "out")]
