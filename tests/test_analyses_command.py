@@ -120,7 +120,7 @@ def test_without_analyses_the_scores_are_shown(run):
     assert "Spearman" in text
     code, text = rnc("evaluate", run.path, "--data", run.config["data"]["source"])
     assert code == 0
-    assert "r2 " in text
+    assert "R² against the mean of the training rows" in text
     assert "few_mae" in text
 
 

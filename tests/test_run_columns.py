@@ -34,10 +34,16 @@ def interval(monkeypatch):
     monkeypatch.setitem(EXTRAS, "absent", lambda model, features: None)
 
 
+NO_RUN_FOLDER = {
+    SOURCE / "weights.py",  # names of timm and the Hugging Face hub
+    SOURCE / "cli" / "finished.py",  # where `rnc predict` writes by default
+}
+
+
 def test_every_name_of_a_file_is_written_once():
     names = [*RUN_FILES, *RUN_FOLDERS]
     places = {name: [] for name in names}
-    for path in SOURCE.rglob("*.py"):
+    for path in set(SOURCE.rglob("*.py")) - NO_RUN_FOLDER:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and node.value in names:
                 places[node.value].append(str(path.relative_to(SOURCE)))
