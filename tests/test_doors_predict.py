@@ -177,6 +177,11 @@ def test_a_photo_has_one_prediction(tmp_path: Path, mode: str, shape: Any, words
     by_table = by_command(run, table, "--images", folder)
     same(model.predict(table, images=folder), by_table)
     same(model.predict(pd.read_csv(table), images=folder), by_table)
+    pair = pd.DataFrame({"before": ["9.png"], "after": ["7.png"]})
+    pair.to_csv(tmp_path / "pair.csv", index=False)
+    asked = ("--images", folder, "--image-column", "after")
+    close(by_command(run, tmp_path / "pair.csv", *asked), expected)
+    close(model.predict(pair, images=folder, image_column="after"), expected)
     assert np.ptp(everything) > 1
     same(model.embed(file), model.embed(planes[None]))
 

@@ -111,7 +111,12 @@ class Regressor(nn.Module):
         return features, self.head(features)
 
     def predict(
-        self, data: Any, *, images: str | Path | None = None, batch_size: int = 256
+        self,
+        data: Any,
+        *,
+        images: str | Path | None = None,
+        image_column: str = "auto",
+        batch_size: int = 256,
     ) -> NDArray[np.float64]:
         """Predictions for raw data, in the units of the targets: (n, t); as of `rnc predict`.
 
@@ -120,16 +125,22 @@ class Regressor(nn.Module):
                 (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as "photos/*.jpg";
                 of pictures and files also a list. `rnc.data.read_inputs` says more.
             images: the folder that file names in a table are relative to.
+            image_column: the column of these names; "auto" finds it.
             batch_size: how many samples are computed at once.
         """
-        x = self.prepare(data, images=images).x
+        x = self.prepare(data, images=images, image_column=image_column).x
         return self.steady().predict_prepared(x, batch_size=batch_size)
 
     def embed(
-        self, data: Any, *, images: str | Path | None = None, batch_size: int = 256
+        self,
+        data: Any,
+        *,
+        images: str | Path | None = None,
+        image_column: str = "auto",
+        batch_size: int = 256,
     ) -> NDArray[np.float32]:
         """Features of raw data: (n, d); the arguments are those of `predict`."""
-        x = self.prepare(data, images=images).x
+        x = self.prepare(data, images=images, image_column=image_column).x
         return self.steady().embed_prepared(x, batch_size=batch_size)
 
     def prepare(
@@ -137,6 +148,7 @@ class Regressor(nn.Module):
         data: Any,
         *,
         images: str | Path | None = None,
+        image_column: str = "auto",
         skip_bad: bool = False,
         progress: bool = False,
     ) -> Inputs:
@@ -147,6 +159,7 @@ class Regressor(nn.Module):
             config.preprocessing,
             config.kind,
             images=images,
+            image_column=image_column,
             image_size=stored_side(config.augment.get("size", 224)),
             skip_bad=skip_bad,
             progress=progress,

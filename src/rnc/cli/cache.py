@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from rnc.cli.terminal import friendly
 
@@ -38,18 +37,11 @@ def list_cache(context: typer.Context) -> None:
         folder, limit = default_cache(), cache_limit()
         entries = cache_entries(folder)
     out = Console(highlight=False, soft_wrap=True)
-    if entries:
-        table = RichTable(box=None)
-        for column in ("name", "images", "pixels", "size", "last used"):
-            table.add_column(column, no_wrap=True)
-        table.columns[0].min_width = max(len(entry.name) for entry in entries)  # to be copied
-        table.add_column("files in", overflow="fold")
-        for entry in entries:
-            pixels = "x".join(map(str, entry.shape[1:]))
-            age = _ago(time.time() - entry.last_use)
-            cells = (f"{entry.shape[0]:,}", pixels, _bytes(entry.size), age, entry.source)
-            table.add_row(entry.name, *cells)
-        out.print(table)
+    for entry in entries:
+        pixels, age = "x".join(map(str, entry.shape[1:])), _ago(time.time() - entry.last_use)
+        out.print(entry.name, style="bold")
+        about = f"{entry.shape[0]:,} images of {pixels}, {_bytes(entry.size)}, last used {age}"
+        out.print(f"  {about}, from {entry.source}", markup=False)
     total = sum(entry.size for entry in entries)
     out.print(f"{_bytes(total)} of {_bytes(limit)} in {folder}", markup=False)
 

@@ -35,6 +35,7 @@ def predict(
     embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
     overwrite: Annotated[bool, "replace existing files"] = False,
     images: Images = None,
+    image_column: Annotated[str, "column of file names"] = "auto",
     skip_bad: SkipBad = False,
 ) -> None:
     """Predict with a finished run: images, folders, tables or arrays.
@@ -61,6 +62,7 @@ def predict(
             embeddings=embeddings,
             overwrite=overwrite,
             images=images,
+            image_column=image_column,
             skip_bad=skip_bad,
         )
         for row in made.skipped:

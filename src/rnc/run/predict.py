@@ -32,6 +32,7 @@ def predict_run(
     data: Any,
     *,
     images: Path | None = None,
+    image_column: str = "auto",
     skip_bad: bool = False,
     features: bool = False,
     progress: bool = True,
@@ -45,12 +46,15 @@ def predict_run(
         folder: a finished run.
         data: whatever `Regressor.predict` takes.
         images: the folder that file names in a table are relative to.
+        image_column: the column of these names; "auto" finds it.
         skip_bad: leave out broken images instead of raising.
         features: compute features, too.
         progress: show a bar while images are decoded.
     """
     model = Regressor.load(folder)
-    inputs = model.prepare(data, images=images, skip_bad=skip_bad, progress=progress)
+    inputs = model.prepare(
+        data, images=images, image_column=image_column, skip_bad=skip_bad, progress=progress
+    )
     steady = model.steady()
     predictions = steady.predict_prepared(inputs.x)
     columns = {target: predictions[:, i] for i, target in enumerate(model.config.target_names)}
@@ -70,6 +74,7 @@ def predict_to_files(
     embeddings: Path | None = None,
     overwrite: bool = False,
     images: Path | None = None,
+    image_column: str = "auto",
     skip_bad: bool = False,
 ) -> NewPredictions:
     """Predict and write the predictions and, on request, features; all names are checked first.
@@ -81,6 +86,7 @@ def predict_to_files(
         embeddings: the file of the features; None: they are not computed.
         overwrite: replace files of these names.
         images: as for `predict_run`.
+        image_column: as for `predict_run`.
         skip_bad: as for `predict_run`.
     """
     paths = [path for source in sources for path in expand(source)]
@@ -92,7 +98,12 @@ def predict_to_files(
     for file, known in files.items():
         check_output(file, known, run=folder, sources=paths, overwrite=overwrite)
     made = predict_run(
-        folder, paths, images=images, skip_bad=skip_bad, features=embeddings is not None
+        folder,
+        paths,
+        images=images,
+        image_column=image_column,
+        skip_bad=skip_bad,
+        features=embeddings is not None,
     )
     if embeddings is not None and made.features is not None:
         write_features(made.frame[NAME].to_numpy(np.str_), made.features, embeddings)
