@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/rnc demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadscope
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

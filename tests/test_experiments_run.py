@@ -243,7 +243,7 @@ def cli():
 )
 def test_the_command_says_what_is_wrong(cli, tmp_path, words, message) -> None:
     houses = tmp_path / "houses.csv"
-    write_text(houses, "area,price\n" + "".join(f"{i},{2 * i}\n" for i in range(80)))
+    write_text(houses, "area,price\n" + "".join(f"{i / 3:.2f},{2 * i}\n" for i in range(80)))
     words = [str(houses) if word == "HOUSES" else word for word in words]
     result = cli(*words, "--out", str(tmp_path / "out"))
     assert result.exit_code == 2

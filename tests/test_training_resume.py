@@ -73,9 +73,9 @@ def die_after(countdown: Iterator[int]) -> None:
 
 
 def start(*arguments: Any) -> BaseProcess:
-    # All victims are forks of one process that has imported torch.
+    # All victims are forks of one process that has imported torch and Lightning.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "rnc.training.recipes"])
+    context.set_forkserver_preload(["pytest", "lightning.fabric", "rnc.training.recipes"])
     process = context.Process(target=run, args=arguments)
     process.start()
     return process
@@ -274,7 +274,7 @@ def test_the_scale_of_sixteen_bit_gradients_is_resumed(
             return [replace(record, seconds=0.0) for record in islice(records, epochs)]
 
     scales: list[MixedPrecision] = []
-    monkeypatch.setattr("rnc.training.loop.Fabric", fabric)
+    monkeypatch.setattr("lightning.fabric.Fabric", fabric)
     config = quick(precision="16", epochs=4, scheme="end2end", optimizer="sgd", lr=0.05)
     whole = fit(tmp_path / "whole", 4)
     fit(tmp_path / "parts", 2)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,21 +47,15 @@ def image_table(channels=3, n=40):
     return table_from_arrays(x, np.arange(n))
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "pth", "checkpoint", "folder", "bin", "snapshot"])
+@pytest.mark.parametrize("kind", ["safetensors", "parallel", "folder", "snapshot"])
 def test_weights_of_a_file_or_folder_reach_the_encoder(tmp_path, published, kind):
-    tensors, path = published.state_dict(), tmp_path / "w.pth"
+    tensors, path = published.state_dict(), tmp_path / "w.safetensors"
     if kind == "safetensors":
-        save_file(tensors, path := tmp_path / "w.safetensors")
-    elif kind == "pth":
-        torch.save(tensors, path)
-    elif kind == "checkpoint":
-        within = {f"module.{name}": value for name, value in tensors.items()}
-        torch.save({"epoch": 3, "state_dict": within}, path)
+        save_file(tensors, path)
+    elif kind == "parallel":
+        save_file({f"module.{name}": value for name, value in tensors.items()}, path)
     elif kind == "folder":
         save_file(tensors, tmp_path / "model.safetensors")
-        path = tmp_path
-    elif kind == "bin":
-        torch.save(tensors, tmp_path / "pytorch_model.bin")
         path = tmp_path
     else:
         (inside := tmp_path / "snapshots" / "abc").mkdir(parents=True)
@@ -109,21 +104,25 @@ def test_weights_of_another_network_are_refused(tmp_path, published):
         build_encoder(NAME, (3, 64, 64), weights=tmp_path / "larger.safetensors")
 
 
-class Anything:
-    """What a pickle may hold, and no weights file should."""
+class Trap:
+    """An object whose pickle touches a file when it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
 
 
 def test_files_that_are_no_weights_are_refused_and_not_run(tmp_path):
-    torch.save({"model": Anything()}, tmp_path / "w.pth")
-    with pytest.raises(ValueError, match="nothing else is unpickled here"):
+    torch.save({"model": Trap(tmp_path / "touched")}, tmp_path / "w.pth")
+    with pytest.raises(ValueError, match=r"w\.pth may be a pickle.* save its state_dict with"):
         build_encoder(NAME, (3, 64, 64), weights=tmp_path / "w.pth")
+    assert not (tmp_path / "touched").exists()
     (tmp_path / "w.safetensors").write_bytes(b"cut off")
     with pytest.raises(ValueError, match=r"is no whole .safetensors file"):
         build_encoder(NAME, (3, 64, 64), weights=tmp_path / "w.safetensors")
-    torch.save({"epoch": 3}, tmp_path / "w.pth")
-    with pytest.raises(ValueError, match="holds no tensors by name"):
-        build_encoder(NAME, (3, 64, 64), weights=tmp_path / "w.pth")
-    with pytest.raises(FileNotFoundError, match=r"folder with model.safetensors or .*w.pth"):
+    with pytest.raises(FileNotFoundError, match=r"folder with model.safetensors; got .*w.pth"):
         check_encoder(NAME, image_size=64, weights=tmp_path)
 
 

@@ -4,23 +4,21 @@
     published_weights  where timm's weights are; raises at once if they are out of reach
     pixel_statistics   mean and std that the pixels had when the weights were trained
 
-Nothing here unpickles more than tensors.
+Only .safetensors files are read: a .pth or .bin file is a pickle, which could run code.
 """
 
 import json
-import pickle
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-_NAMES = ("model.safetensors", "pytorch_model.bin")  # as timm and the Hugging Face hub have them
-_INSIDE = ("state_dict", "model", "model_state")  # where training scripts put the weights
+_NAME = "model.safetensors"  # as timm and the Hugging Face hub have it
 _PREFIXES = ("encoder.", "module.")  # of a Regressor, and of DistributedDataParallel
 _PATIENCE = 5  # seconds for a server to answer
 _ADVICE = (
@@ -38,7 +36,7 @@ def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
     Args:
         encoder: of timm without a classifier, or ours.
         name: of the encoder, for timm's own way to read older files of it.
-        path: a .safetensors or .pth file, a folder as timm and the hub save them, or a run folder.
+        path: a .safetensors file, a folder as timm and the hub save them, or a run folder.
     """
     file = weights_file(path)
     needed = encoder.state_dict()
@@ -75,13 +73,12 @@ def weights_file(path: str | Path) -> Path:
     if path.is_file():
         return path
     folders = [path, *sorted(path.glob("snapshots/*"))]  # the latter in the hub's cache
-    for file in (folder / name for folder in folders for name in _NAMES):
+    for file in (folder / _NAME for folder in folders):
         if file.is_file():
             return file
     content = sorted(p.name for p in path.iterdir()) if path.is_dir() else "no such file or folder"
     raise FileNotFoundError(
-        f"weights must be a .safetensors or .pth file, or a folder with {' or '.join(_NAMES)}; got "
-        f"{path}: {content}."
+        f"weights must be a .safetensors file, or a folder with {_NAME}; got {path}: {content}."
     )
 
 
@@ -104,8 +101,7 @@ def published_weights(name: str) -> dict[str, Any]:
         found: list[Any] = [cached] if cached.exists() else []
     else:
         address = f"{constants.ENDPOINT}/{known.hf_hub_id}"
-        names = [known.hf_hub_filename] if known.hf_hub_filename else _NAMES
-        found = [try_to_load_from_cache(known.hf_hub_id, one) for one in names]
+        found = [try_to_load_from_cache(known.hf_hub_id, known.hf_hub_filename or _NAME)]
     files = [str(file) for file in found if isinstance(file, str | Path)]
     if files:
         return {} if known.custom_load else {"pretrained_cfg_overlay": {"file": files[0]}}
@@ -139,35 +135,23 @@ def pixel_statistics(name: str, channels: int, path: str | Path | None = None) -
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    if file.suffix == ".safetensors":
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
-        try:
-            content: Any = load_file(file)
-        except SafetensorError as error:
-            raise ValueError(f"{file} is no whole .safetensors file ({error}).") from error
-    else:
-        try:
-            content = torch.load(file, map_location="cpu", weights_only=True)
-        except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-            raise ValueError(
-                f"{file} cannot be read as weights alone, and nothing else is unpickled here. Save "
-                "model.state_dict() as .safetensors, with safetensors.torch.save_file."
-            ) from error
-    for name in _INSIDE:
-        if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
-            content = content[name]
-    tensors = content if isinstance(content, Mapping) else {}
+    if file.suffix != ".safetensors":
+        raise ValueError(
+            f"weights must be a .safetensors file; {file} may be a pickle, which could run code "
+            "when it is read. Where you trust it, save its state_dict with "
+            "safetensors.torch.save_file; docs/data.md has the line."
+        )
+    try:
+        tensors = load_file(file)
+    except SafetensorError as error:
+        raise ValueError(f"{file} is no whole .safetensors file ({error}).") from error
     for prefix in _PREFIXES:
         if any(key.startswith(prefix) for key in tensors):
             inside = ((key, value) for key, value in tensors.items() if key.startswith(prefix))
             tensors = {key.removeprefix(prefix): value for key, value in inside}
-    tensors = {key: value for key, value in tensors.items() if isinstance(value, Tensor)}
-    if not tensors:
-        raise ValueError(
-            f"{file} holds no tensors by name. Save model.state_dict() of the encoder."
-        )
     return tensors
 
 

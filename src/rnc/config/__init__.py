@@ -77,7 +77,7 @@ class FitConfig:
     encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto: by the input"] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
     weights: Annotated[
-        str | None, "start the encoder from this .safetensors or .pth file, hub folder or run"
+        str | None, "start the encoder from this .safetensors file, hub folder or run"
     ] = None
     preset: Annotated[
         Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW, more where rows are few"

@@ -53,7 +53,7 @@ def duration(seconds: float | None) -> str:
     """A time that a person reads at a glance.
 
     >>> duration(9.107), duration(75), duration(7300), duration(None)
-    ('9.1 s', '1 min 15 s', '2 h 2 min', '-')
+    ('9.1 s', '1 min 15 s', '2 h 1 min', '-')
     """
     if seconds is None or not math.isfinite(seconds):
         return "-"
