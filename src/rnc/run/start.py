@@ -16,6 +16,7 @@ from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.inputs import essential
 from rnc.encoders import check_encoder
 from rnc.files import read_tensors
+from rnc.loss.distributed import is_first_process
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
 from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage
@@ -47,7 +48,8 @@ def check_before_data(
             "device='cuda' was asked for, but torch sees no GPU. Use --device cpu, or install a "
             "torch build that fits the driver."
         )
-    check_folder_state(out, config, resume=resume, overwrite=overwrite)
+    if is_first_process():  # another one may be late, and see the folder of this very run
+        check_folder_state(out, config, resume=resume, overwrite=overwrite)
     if resume:
         encoder_from = same_source(RunFolder(out), encoder_from)
     elif encoder_from is not None:
