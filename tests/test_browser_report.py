@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from browser import CHROMIUM, WHY_NOT, Browser
+from browser import CHROMIUM, WHY_NOT
 from report_page import add_pictures, make_run
 from rnc.files import write_json, write_tensors
 from rnc.report import write_report
@@ -19,13 +19,6 @@ COMMENT = "<!--<script>"
 LINK = "javascript:window.poisoned=1//"
 QUOTE = "\" onmouseover=window.poisoned=1 '"
 POISON = (IMAGE, SCRIPT, COMMENT, LINK, QUOTE)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")

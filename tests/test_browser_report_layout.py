@@ -2,7 +2,7 @@
 
 import pytest
 
-from browser import CHROMIUM, WHY_NOT, Browser
+from browser import CHROMIUM, WHY_NOT
 from report_page import add_pictures, make_run, write_csv
 from rnc.files import write_json
 from rnc.report import write_report
@@ -10,13 +10,6 @@ from rnc.report import write_report
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]
 
 BASELINES = {"median": {"mae": 21.0}, "boosting": {"mae": 2.0, "seconds": 0.5}}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -73,11 +73,13 @@ def stage_words(stages: Sequence[PlannedStage]) -> str:
 
     >>> stage_words([PlannedStage("encoder", 400, 48, 24576), PlannedStage("head", 1, 1, 12288)])
     'encoder 400 epochs x 48 steps, head solved at once'
+    >>> stage_words([PlannedStage("encoder", 1, 1, 32)])
+    'encoder 1 epochs x 1 steps'
     """
     return ", ".join(
-        f"{stage.name} {stage.epochs} epochs x {stage.steps} steps"
-        if stage.epochs * stage.steps > 1
-        else f"{stage.name} solved at once"
+        f"{stage.name} solved at once"
+        if stage.name.endswith("head") and stage.epochs * stage.steps == 1
+        else f"{stage.name} {stage.epochs} epochs x {stage.steps} steps"
         for stage in stages
     )
 
