@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rnc.augment.configs import Augment, ImageAugment, SignalAugment, TableAugment, check_value
+from rnc.augment.erasing import erase_, erasing_draws
 from rnc.augment.images import IMAGE_DRAWS, image_views, middle_view
 
 CHUNK_VALUES = 2**20  # on a CPU, a chunk that stays in the cache is several times as fast
@@ -70,7 +71,13 @@ def draw_views(
             f"{generator.device}. Make it with torch.Generator({str(x.device)!r})."
         )
     count = sum(IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
-    return torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
+    draws = torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
+    more = erasing_draws(config, sides=x.dim() - 2)
+    if more == 0:
+        return draws
+    # Drawn apart, so that crops and colours are the same with and without erasing.
+    block = torch.rand(x.shape[0], views, more, generator=generator, device=x.device)
+    return torch.cat([draws, block], dim=-1)
 
 
 @torch.no_grad()
@@ -95,7 +102,11 @@ def _signal_views(signals: Tensor, config: SignalAugment, draws: Tensor) -> Tens
     start = (draws[..., 0] * (total - length + 1)).long().clamp(max=total - length)
     index = start[..., None] + torch.arange(length, device=signals.device)  # (n, v, length)
     views = signals[:, None].expand(-1, draws.shape[1], -1, -1)
-    return views.gather(3, index[:, :, None].expand(-1, -1, c, -1))
+    views = views.gather(3, index[:, :, None].expand(-1, -1, c, -1))
+    if config.erase > 0:
+        rows, block = views.flatten(0, 1), draws[..., 2 * c :].flatten(0, 1)
+        views = erase_(rows, block, config.erase, config.erase_length).view(views.shape)
+    return views
 
 
 def _table_views(table: Tensor, config: TableAugment, draws: Tensor) -> Tensor:

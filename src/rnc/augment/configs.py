@@ -10,6 +10,19 @@ def check_value(legal: bool, name: str, needed: str, got: object) -> None:
         raise ValueError(f"{name} must be {needed}; got {got!r}.")
 
 
+def _with_tuples(config: object) -> None:
+    """Turn the lists that JSON gives into tuples."""
+    for name, value in vars(config).items():
+        if isinstance(value, list):
+            object.__setattr__(config, name, tuple(value))
+
+
+def _check_erasing(share: float, name: str, sizes: tuple[float, ...]) -> None:
+    check_value(0 <= share <= 1, "erase", "a share in 0..1", share)
+    legal = isinstance(sizes, tuple) and len(sizes) == 2 and 0 < sizes[0] <= sizes[1] <= 1
+    check_value(legal, name, "low and high, above 0 and up to 1", sizes)
+
+
 @dataclass(frozen=True)
 class ImageAugment:
     """How uint8 images become views (c, size, size); None, False or 0 switches a part off.
@@ -25,6 +38,8 @@ class ImageAugment:
             are for images with three channels.
         jitter_p: share of the views whose colours are jittered.
         grayscale_p: share of the views that lose their colours.
+        erase: share of the views of which a rectangle is set to 0, the mean of the pixels.
+        erase_sides: smallest and largest share of the view's side that a side of it covers.
         mean: subtracted from pixels in 0..1; one number, or one per channel.
         std: divides them after that.
     """
@@ -38,14 +53,14 @@ class ImageAugment:
     grayscale_p: float = 0.2
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
+    erase: float = 0.0
+    erase_sides: tuple[float, float] = (0.15, 0.5)
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             if isinstance(getattr(self, name), int | float):
                 object.__setattr__(self, name, (getattr(self, name),))
-        for name, value in vars(self).items():
-            if isinstance(value, list):  # JSON has no tuples
-                object.__setattr__(self, name, tuple(value))
+        _with_tuples(self)
         check_value(self.size >= 1, "size", "a number of pixels >= 1", self.size)
         if self.crop_scale is not None:
             low, high = self.crop_scale
@@ -59,6 +74,7 @@ class ImageAugment:
         check_value(0 <= self.jitter_p <= 1, "jitter_p", "a share in 0..1", self.jitter_p)
         check_value(0 <= self.grayscale_p <= 1, "grayscale_p", "a share in 0..1", self.grayscale_p)
         check_value(min(self.std) > 0, "std", "numbers > 0", self.std)
+        _check_erasing(self.erase, "erase_sides", self.erase_sides)
 
 
 @dataclass(frozen=True)
@@ -70,12 +86,18 @@ class SignalAugment:
 
     Args:
         crop: share of the signal in a view; 1 for all of it.
+        erase: share of the views of which a block of time is set to 0, the mean, in all channels.
+        erase_length: smallest and largest share of the view that the block covers.
     """
 
     crop: float = 0.9
+    erase: float = 0.0
+    erase_length: tuple[float, float] = (0.05, 0.25)
 
     def __post_init__(self) -> None:
+        _with_tuples(self)
         check_value(0 < self.crop <= 1, "crop", "a share with 0 < crop <= 1", self.crop)
+        _check_erasing(self.erase, "erase_length", self.erase_length)
 
     def length(self, total: int) -> int:
         """The length of a view of a signal of this length."""

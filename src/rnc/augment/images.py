@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rnc.augment.configs import ImageAugment
+from rnc.augment.erasing import erase_, erasing_draws
 
 CROP_TRIES = 10  # as torchvision
 EVAL_RESIZE = 8 / 7  # the paper's Resize(256) before CenterCrop(224)
@@ -23,8 +24,8 @@ def middle_view(images: Tensor, config: ImageAugment) -> Tensor:
 
 def image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
     """Random views: uint8 (n, c, h, w) and uniform numbers (n, v, k) -> (n, v, c, size, size)."""
-    parts = torch.split(draws, IMAGE_DRAWS, dim=-1)
-    areas, ratios, place, mirror, jitter, strengths, order, grey = parts
+    parts = torch.split(draws, [*IMAGE_DRAWS, erasing_draws(config, sides=2)], dim=-1)
+    areas, ratios, place, mirror, jitter, strengths, order, grey, block = parts
     if config.crop_scale is None:
         rows, columns = middle_windows(images, config.size, torch.zeros_like(draws[..., 0]))
     else:
@@ -43,7 +44,10 @@ def image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
     if config.grayscale_p > 0 and len(planes) == 3:
         share, target = (grey < config.grayscale_p).float().view(-1, 1, 1), luma(planes)
         planes = tuple(plane.lerp(target, share) for plane in planes)
-    return normalise(planes, config).view(pixels.shape)
+    views = normalise(planes, config)
+    if config.erase > 0:
+        views = erase_(views, block.flatten(0, 1), config.erase, config.erase_sides)
+    return views.view(pixels.shape)
 
 
 # ------------------------------------------------------------ which pixels: crops and resizing
