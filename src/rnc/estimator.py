@@ -14,7 +14,17 @@ from sklearn import base, utils  # type: ignore[import-untyped]
 from sklearn.utils import validation  # type: ignore[import-untyped]
 from torch import nn
 
-from rnc.config import Device, FitConfig, Optimizer, Precision, Preset, Scheme, Solver, Switch
+from rnc.config import (
+    Device,
+    FitConfig,
+    Optimizer,
+    Precision,
+    Preset,
+    Scheme,
+    Solver,
+    Switch,
+    TestViews,
+)
 from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.heads import PerTarget
@@ -45,7 +55,6 @@ class RnCRegressor(
             that it has.
         objective: a name, or a function: features (n, v, d) and targets (n, t) in their own units
             -> the number to minimise.
-        preset: "quick", since estimators are often fitted many times over.
         batch_size: one that is given is lowered to the number of training rows where these are
             fewer.
         random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
@@ -92,7 +101,7 @@ class RnCRegressor(
         encoder: str | nn.Module = "auto",
         pretrained: bool = False,
         weights: str | None = None,
-        preset: Preset = "quick",
+        preset: Preset = "best",
         epochs: int | None = None,
         head_epochs: int | None = None,
         batch_size: int | None = None,
@@ -101,10 +110,13 @@ class RnCRegressor(
         clip: float | None = None,
         optimizer: Optimizer | None = None,
         lr: float | None = None,
-        weight_decay: float = 1e-4,
+        weight_decay: float | None = None,
         lr_decay: float = 0.1,
+        warm_up: int | None = None,
+        average: float | None = None,
         head_lr: float | None = None,
-        head_solver: Solver = "exact",
+        head_solver: Solver | None = None,
+        balance: float | None = None,
         temperature: float = 2.0,
         contrast_temperature: float = 0.1,
         label_distance: str = "l1",
@@ -113,13 +125,15 @@ class RnCRegressor(
         positives: int | None = None,
         rnc_weight: float = 1.0,
         image_size: int = 224,
-        views: int = 2,
+        views: int | None = None,
         crop: bool = True,
-        crop_scale: float = 0.2,
+        crop_scale: float | None = None,
+        erase: float | None = None,
         flip: bool = True,
         color: bool = True,
         grayscale: bool = True,
         augment_options: Mapping[str, Any] | None = None,
+        test_views: TestViews | None = None,
         device: Device = "auto",
         precision: Precision = "auto",
         compile: Switch = "auto",

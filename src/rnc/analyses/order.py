@@ -27,8 +27,9 @@ def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
             f"order needs at least {LEAST_SAMPLES} samples; {run.path} has features of "
             f"{len(run.rows)}."
         )
-    trained_with = run.fit.batch_for(run.scores["n"]["train"])
-    batch_size = max(2, min(trained_with, len(run.rows)))
+    resolved = run.fit.resolve(run.scores["n"]["train"], run.config["model"]["kind"])
+    assert resolved.batch_size is not None
+    batch_size = max(2, min(resolved.batch_size, len(run.rows)))
     truth = run.truth[run.rows]
     content: dict[str, Any] = order_of(
         run.features, truth, batch_size=batch_size, temperature=run.fit.temperature, **run.pairs

@@ -63,8 +63,8 @@ def fit(
         rnc fit agedb --root data --dataset-option split=person --out runs/agedb
         rnc fit houses.csv --target price --encoder-from runs/houses --head dex --out runs/dex
 
-    The paper's recipe is the default: 400 epochs of the RnC loss, then a head on the frozen
-    encoder. --preset quick is for a first look.
+    The default, --preset best, trains an encoder by the RnC loss and solves a head on it, with
+    what won on real data. --preset paper is the paper's recipe, --preset quick a first look.
     """
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
@@ -89,7 +89,7 @@ def fit(
         for line in data_warnings(table, config):
             console.print(f"Note: {line}", markup=False, highlight=False, style="yellow")
         rows, takes_encoder = len(table.rows("train")), encoder_from is not None
-        stages = planned_stages(config, rows, takes_encoder=takes_encoder)
+        stages = planned_stages(config, rows, table.kind, takes_encoder=takes_encoder)
         tell(f"To train: {stage_words(stages)}.")
         runs = fit_run(
             table,

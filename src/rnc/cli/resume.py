@@ -39,7 +39,7 @@ def resume(
         say = None
         if before.train_targets is not None:
             takes_encoder, rows = "encoder_from" in before.config, len(before.train_targets)
-            stages = planned_stages(config, rows, takes_encoder=takes_encoder)
+            stages = planned_stages(config, rows, kind, takes_encoder=takes_encoder)
             tell(f"To train in all: {stage_words(stages)}.")
             say = partial(say_cost, stages, config, kind)
         with training_bar(say_cost=say) as show:

@@ -1,8 +1,8 @@
 """FitConfig: every choice of a training run, in one place.
 
 CLI flags, estimator parameters and config.json derive from its fields. A default of None means
-that the value follows from the other fields, as `resolve` has it. The values are the paper's recipe
-(SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head) unless the preset is quick.
+that the value follows from the preset, the kind of the data and the number of training rows, as
+`rnc.config.presets` has it.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights
-from rnc.config.sizes import QUICK_EPOCHS, default_batch_size, quick_epochs, sgd_scale
+from rnc.config.presets import preset_values, sgd_rate
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
 from rnc.loss.pairwise import Pairwise, circular
@@ -25,7 +25,8 @@ Optimizer = Literal["sgd", "adamw"]
 Solver = Literal["sgd", "exact"]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "32", "bf16", "16"]
-Preset = Literal["paper", "quick"]
+Preset = Literal["best", "paper", "quick"]
+TestViews = Literal["plain", "mirror"]
 Switch = Literal["auto", "on", "off"]
 
 
@@ -37,7 +38,8 @@ class FitConfig:
         Scheme,
         "probe: RnC encoder, frozen, then a head on it; finetune: then encoder and head together; "
         "regularize: head loss + rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, "
-        "then a new l1 head on the frozen encoder; auto: the first four, best on validation",
+        "then a new l1 head on the frozen encoder; auto: a short end2end, probe and finetune, of "
+        "which the best on validation stays",
     ] = "probe"
     objective: Annotated[
         str,
@@ -80,13 +82,15 @@ class FitConfig:
         str | None, "start the encoder from this .safetensors file, hub folder or run"
     ] = None
     preset: Annotated[
-        Preset, "paper: 400 + 100 epochs of SGD; quick: 30 + 20 of AdamW, more where rows are few"
-    ] = "paper"
+        Preset,
+        "best: what won on real data, sized to yours; paper: the paper's 400 + 100 epochs of SGD; "
+        "quick: a first look, 30 epochs of AdamW",
+    ] = "best"
 
     epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
     head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
     batch_size: Annotated[
-        int | None, "samples per step, over all processes; default: by the training rows, 16 to 256"
+        int | None, "samples per step, over all processes; default: by the training rows, up to 256"
     ] = None
     head_batch_size: Annotated[int, "samples per step of the head"] = 64
     accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
@@ -95,12 +99,30 @@ class FitConfig:
     optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
     lr: Annotated[
         float | None,
-        "learning rate; by default 0.5 for RnC, 0.2 end to end or less for batches below 256",
+        "learning rate; by SGD 0.4 for RnC (paper: 0.5), 0.05 end to end (paper: 0.2) or less for "
+        "small batches; by AdamW 0.001",
     ] = None
-    weight_decay: Annotated[float, "weight decay of the encoder"] = 1e-4
+    weight_decay: Annotated[float | None, "of the encoder; 0.0001, for images in best 0.0005"] = (
+        None
+    )
     lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    warm_up: Annotated[
+        int | None, "epochs in which the rate rises; best: a twentieth, else none"
+    ] = None
+    average: Annotated[
+        float | None,
+        "a mean of the weights takes their place: below 1 the decay per update of a moving mean "
+        "(best: 0.999), N for that of the last N epochs, 0 for none",
+    ] = None
     head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
-    head_solver: Annotated[Solver, "exact: solve the convex head; sgd: as in the paper"] = "exact"
+    head_solver: Annotated[
+        Solver | None, "exact: solve the convex head; sgd: as in the paper, its preset's default"
+    ] = None
+    balance: Annotated[
+        float | None,
+        "exact head: samples weigh density of their target^-this; best: chosen on validation from "
+        "0 to 1, else 0",
+    ] = None
 
     temperature: Annotated[float, "of the RnC loss"] = 2.0
     contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
@@ -111,9 +133,20 @@ class FitConfig:
     rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
 
     image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
-    views: Annotated[int, "augmented views per sample; 0: none, the plain sample"] = 2
+    views: Annotated[
+        int | None,
+        "augmented views per sample, by default 2; end to end, as many times batch_size different "
+        "samples in a step (paper and quick: 1); 0: the plain sample",
+    ] = None
     crop: Annotated[bool, "random crops (images, signals)"] = True
-    crop_scale: Annotated[float, "smallest share of the image that a random crop covers"] = 0.2
+    crop_scale: Annotated[
+        float | None, "smallest share of the image in a random crop; best: 0.5, paper: 0.2"
+    ] = None
+    erase: Annotated[
+        float | None,
+        "share of the views that lose a rectangle (images) or a block of time (signals); share of "
+        "the features that are masked (tables)",
+    ] = None
     flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
     color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
     grayscale: Annotated[bool, "drop the colours of some views"] = True
@@ -121,6 +154,10 @@ class FitConfig:
         Mapping[str, Any] | None,
         "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p, and mean "
         "and std of the pixels, as mean=0.485,0.456,0.406; signals: crop; tables: noise mask",
+    ] = None
+
+    test_views: Annotated[
+        TestViews | None, "mirror: predict from an image and its mirror image; best: with flip"
     ] = None
 
     seed: Annotated[int, "of weights, order and augmentation"] = 0
@@ -139,7 +176,7 @@ class FitConfig:
         methods = {"objective": (*OBJECTIVES, "own"), "regularizer": ("none", *REGULARIZERS)}
         for name, known in (_CHOICES | methods).items():
             value = getattr(self, name)
-            if value not in known and (name, value) != ("optimizer", None):
+            if value not in known and not (value is None and name in _MAY_BE_LEFT):
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
         check_config(self)
 
@@ -186,45 +223,45 @@ class FitConfig:
         specs = (self.objective_spec, self.regularizer_spec)
         return self.lds or any(spec is not None and spec.uses_bins for spec in specs)
 
-    def resolve(self, rows: int | None = None) -> "FitConfig":
-        """The same config with what the preset and the number of training rows say.
+    @property
+    def contrast_views(self) -> int:
+        """Views of a sample where an objective trains the encoder."""
+        return 2 if self.views is None else self.views
 
-        Without `rows` the batch size stays as it is, and the epochs are those of large data.
+    @property
+    def head_views(self) -> int:
+        """How often an epoch of a head's loss shows a sample; 0: once, as it is."""
+        if self.views is None:
+            return 2 if self.preset == "best" else 1
+        return self.views
+
+    def resolve(self, rows: int | None = None, kind: str | None = None) -> "FitConfig":
+        """The same config with what the preset says for these data.
+
+        Without `rows` the batch size stays as it is, and the epochs are those of large data. Where
+        balance is None after that, the head chooses it.
+
+        Args:
+            rows: how many there are to train on.
+            kind: of the data: image, signal or table; None is taken for image.
         """
-        quick = self.preset == "quick"
-        optimizer = self.optimizer or ("adamw" if quick else "sgd")
-        epochs, head_epochs = (QUICK_EPOCHS, 20) if quick else (400, 100)
-        if quick and rows is not None and self.batch_size is None:
-            longer = quick_epochs(rows)
-            epochs, head_epochs = longer, head_epochs * longer // epochs
-        return dataclasses.replace(
-            self,
-            optimizer=optimizer,
-            batch_size=self.batch_size if rows is None else self.batch_for(rows),
-            epochs=_default(self.epochs, epochs),
-            head_epochs=_default(self.head_epochs, head_epochs),
-            head_lr=_default(self.head_lr, 0.05 if optimizer == "sgd" else 1e-2),
-        )
-
-    def batch_for(self, rows: int) -> int:
-        """Samples per step for so many training rows."""
-        return default_batch_size(rows) if self.batch_size is None else self.batch_size
+        return dataclasses.replace(self, **preset_values(self, rows, kind))
 
     def rate(self, *, contrast: bool) -> float:
         """The rate of an encoder that the objective trains (contrast), or else a head's loss."""
         if self.lr is not None:
             return self.lr
-        if self.resolve().optimizer == "adamw":
-            return 1e-3
-        return self.objective_spec.lr if contrast else 0.2 * sgd_scale(self.batch_size)
+        by_sgd = (self.optimizer or self.resolve().optimizer) == "sgd"
+        return sgd_rate(self, contrast=contrast) if by_sgd else 1e-3
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
         """How samples of a kind become views; those of images do not exceed their shorter side."""
+        config = self.resolve(kind=kind)
         fields: dict[str, Any] = {}
         if kind == "image":
             fields = {
                 "size": self.image_size if side is None else min(self.image_size, side),
-                "crop_scale": (self.crop_scale, 1.0) if self.crop else None,
+                "crop_scale": (config.crop_scale, 1.0) if self.crop else None,
                 "flip": self.flip,
             }
             fields |= {} if self.color else {"jitter": None}
@@ -253,11 +290,18 @@ class FitConfig:
                 f"This run was made by another version: config.json has {', '.join(unknown)}, "
                 "which this one does not know. Use the version that made it."
             )
+        if "erase" not in fields and fields.get("views") == 2:
+            fields = fields | {"views": None}  # an older version, where 2 did not mean end to end
         return cls(**fields)
 
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+_MAY_BE_LEFT: dict[str, tuple[str, ...]] = {
     "optimizer": get_args(Optimizer),
+    "head_solver": get_args(Solver),
+    "test_views": get_args(TestViews),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    **_MAY_BE_LEFT,
     **{k: get_args(v) for k, v in get_type_hints(FitConfig).items() if get_origin(v) is Literal},
 }
 SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
@@ -276,7 +320,3 @@ def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Options whose sequences are as `_per_target` makes them; None for none at all."""
     pairs = (given or {}).items()
     return {k: _per_target(v) if isinstance(v, list | tuple) else v for k, v in pairs} or None
-
-
-def _default(value: Any, otherwise: Any) -> Any:
-    return otherwise if value is None else value

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 _COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives", "prototypes")
 _SIZES = ("image_size", "projection_size")
-_MAY_BE_0 = ("head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight")
+_MAY_BE_0 = (
+    "head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight", "warm_up", "balance"
+)  # fmt: skip
 _LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
 _RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")
 _WEIGHTS = ("regularizer_weight", "mixup_alpha", "mixup_bandwidth")
@@ -28,6 +30,7 @@ def check_config(config: "FitConfig") -> None:
         value = getattr(config, name)
         if value is not None and not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    _check_average(config)
     _check_period(config)
     _check_crop(config)
     _check_augment(config)
@@ -48,11 +51,25 @@ def _check_period(config: "FitConfig") -> None:
         )
 
 
+def _check_average(config: "FitConfig") -> None:
+    value = config.average
+    if value is None or 0 <= value < 1 or (0 < value < float("inf") and value == int(value)):
+        return
+    raise ValueError(
+        "average must be a decay from 0 to 1, such as 0.999, or a whole number of epochs; got "
+        f"{value!r}."
+    )
+
+
 def _check_crop(config: "FitConfig") -> None:
-    share = config.crop_scale
+    share, erased = config.crop_scale, config.erase
+    if erased is not None and not 0 <= erased <= 1:
+        raise ValueError(f"erase must be a share from 0 to 1; got {erased!r}.")
+    if share is None:
+        return
     if not 0 < share <= 1:
         raise ValueError(f"crop_scale must be above 0 and at most 1; got {share!r}.")
-    if not config.crop and share != type(config).crop_scale:
+    if not config.crop:
         raise ValueError(
             f"crop_scale={share} bounds random crops, and with crop=False there are none. Leave "
             "out crop_scale, or crop=False."
@@ -100,13 +117,13 @@ def _check_objective(config: "FitConfig") -> None:
             f"not such a loss; got objective={name!r}. Use objective="
             f"{' or '.join(map(repr, alone))}, or scheme probe or finetune."
         )
-    if config.views < spec.views:
+    if config.contrast_views < spec.views:
         raise ValueError(
             f"objective {name} compares views of a sample: views must be at least {spec.views}; "
-            f"got {config.views}."
+            f"got {config.contrast_views}."
         )
     size = config.batch_size
-    if size is not None and size * max(1, config.views) < spec.rows:
+    if size is not None and size * max(1, config.contrast_views) < spec.rows:
         raise ValueError(
             f"{spec.title} contrasts the samples of a batch: batch_size must be at least "
             f"{spec.rows}; got {size}."

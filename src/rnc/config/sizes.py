@@ -11,6 +11,9 @@ BATCHES_PER_EPOCH = 32
 LEAST_UPDATES = 1000
 """Updates that preset quick makes at least, if the batch size is ours to choose."""
 QUICK_EPOCHS = 30
+BEST_EPOCHS = 200
+BEST_UPDATES = 2000
+"""Updates that preset best makes at least on images and signals."""
 
 
 def default_batch_size(rows: int) -> int:
@@ -43,3 +46,26 @@ def sgd_scale(batch_size: int | None) -> float:
     (1.0, 1.0, 0.25, 1.0)
     """
     return 1.0 if batch_size is None else min(1.0, math.sqrt(batch_size / LARGEST_BATCH))
+
+
+def best_batch_size(rows: int | None) -> int:
+    """Samples per step of preset best: 256 as in the paper, or about a quarter of the rows.
+
+    >>> [best_batch_size(rows) for rows in (None, 7, 200, 610, 1860, 12_208)]
+    [256, 7, 32, 128, 256, 256]
+    """
+    if rows is None:
+        return LARGEST_BATCH
+    wanted = max(1, rows // 4)
+    power = 1 << (wanted.bit_length() - 1)
+    return max(1, min(rows, max(32, min(LARGEST_BATCH, power))))
+
+
+def best_epochs(rows: int | None, batch_size: int) -> int:
+    """Epochs of preset best: 200, or as many as it takes to make 2,000 updates.
+
+    >>> [best_epochs(rows, best_batch_size(rows)) for rows in (None, 200, 1860, 12_208)]
+    [200, 334, 286, 200]
+    """
+    steps = BEST_UPDATES if rows is None else max(1, rows // batch_size)
+    return max(BEST_EPOCHS, math.ceil(BEST_UPDATES / steps))

@@ -49,7 +49,8 @@ def cost_of(runs: Iterable[PlannedRun], store: Store) -> Cost:
 def epoch_size(run: PlannedRun, stage: str) -> float:
     """Views of samples in an epoch of a run, by the name of its stage."""
     trained = run.start if isinstance(run.start, PlannedRun) else run
-    views = trained.config.views if stage in ("encoder", "regularize") else 1
+    contrasts, config = stage in ("encoder", "regularize"), trained.config
+    views = config.contrast_views if contrasts else config.head_views
     return len(trained.table.rows("train")) * max(1, views)
 
 
@@ -70,4 +71,4 @@ def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, Pla
 
 def _stages(run: PlannedRun) -> list[PlannedStage]:
     """The stages of a run: the first may be shared with others, the last is its own."""
-    return planned_stages(run.config, len(run.table.rows("train")))
+    return planned_stages(run.config, len(run.table.rows("train")), run.table.kind)

@@ -175,17 +175,15 @@ def base_config(
 ) -> FitConfig:
     """What all runs on some data have in common.
 
-    With the preset paper, heads are trained as there, by SGD on augmented samples; with quick they
-    are solved. The epochs of heads and of fine-tuning keep their ratio to those of the encoder.
+    The epochs of heads and of fine-tuning keep their ratio to those of the encoder.
 
     Args:
         data: with the fields that they need.
-        preset: paper or quick.
+        preset: best, paper or quick.
         epochs: of the encoder; None leaves them to `fit`, the data and the preset.
         fit: further fields of FitConfig, which override all others.
     """
-    solver = "sgd" if preset == "paper" else "exact"
-    fields = {"preset": preset, "head_solver": solver, **data.fit}
+    fields = {"preset": preset, **data.fit}
     if preset == "quick":
         fields |= data.quick
     fields |= fit
@@ -209,15 +207,14 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
 
     >>> table = Data.of_digits().table
     >>> a = canonical(FitConfig(scheme="end2end", temperature=1.0), table)
-    >>> a == canonical(FitConfig(scheme="end2end", epochs=400), table), a.views
-    (True, 1)
+    >>> a == canonical(FitConfig(scheme="end2end", epochs=200), table), a.batch_size
+    (True, 256)
     """
     rows = len(table.rows("train"))
-    config = config.resolve(rows)
+    config = config.resolve(rows, table.kind)
+    assert config.batch_size is not None
     changes: dict[str, Any] = {name: _DEFAULTS[name] for name in _UNUSED.get(config.scheme, ())}
-    if config.scheme in ("end2end", "two-stage"):
-        changes["views"] = min(1, config.views)
-    changes["batch_size"] = min(config.batch_for(rows), rows)
+    changes["batch_size"] = min(config.batch_size, rows)
     config = dataclasses.replace(config, **changes)
     if not (HEADS[config.head].binned or config.counts_in_bins):
         config = dataclasses.replace(config, **dict.fromkeys(BIN_FIELDS))  # type: ignore[arg-type]

@@ -152,8 +152,10 @@ def unseen(setting: Setting) -> Plan:
 
 def ablation_positives(setting: Setting) -> Plan:
     """Only the K nearest samples as positives."""
-    batch_size = setting.base.batch_for(len(setting.data.table.rows("train")))
-    most = batch_size * max(1, setting.base.views) - 1
+    table = setting.data.table
+    batch_size = setting.base.resolve(len(table.rows("train")), table.kind).batch_size
+    assert batch_size is not None
+    most = batch_size * max(1, setting.base.contrast_views) - 1
     lines = []
     for quarters in (1, 2, 3, 4):
         k = min(most, (most + 1) * quarters // 4)

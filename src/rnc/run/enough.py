@@ -34,7 +34,7 @@ def training_length(
 
     Args:
         records: of all epochs.
-        config: of the run.
+        config: of the run, resolved.
         rows: how many there were to train on.
         kept: the scheme that auto kept.
     """
@@ -59,7 +59,8 @@ def training_length(
 
 def updates_per_epoch(config: FitConfig, rows: int, kind: str) -> int:
     """How many times an epoch of a stage changes the weights."""
-    steps = rows / config.batch_for(rows)
+    assert config.batch_size is not None
+    steps = rows / config.batch_size
     whole = math.floor(steps) if kind in ("encoder", "regularize") else math.ceil(steps)
     return math.ceil(whole / config.accumulate)
 

@@ -135,7 +135,8 @@ def _check_resumed(run: RunFolder, config: FitConfig) -> None:
 
 def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
     targets = run.train_targets
-    return config.resolve(None if targets is None else len(targets))
+    rows = None if targets is None else len(targets)
+    return config.resolve(rows, run.config["model"]["kind"])
 
 
 # ---------------------------------------------------------------------------- another's encoder

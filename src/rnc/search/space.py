@@ -34,13 +34,13 @@ Space = Mapping[str, Range | Choice]
 """Where to search: names of fields of FitConfig, and what each may be."""
 
 
-def default_space(base: FitConfig) -> dict[str, Range | Choice]:
+def default_space(base: FitConfig, kind: str | None = None) -> dict[str, Range | Choice]:
     """The paper's grid of rate, weight decay and temperature.
 
     AdamW gets a hundredth of the rates, which the paper chose for SGD (our choice). The temperature
-    is that of the objective, if this has one and a part in the scheme.
+    is that of the objective, if this has one and a part in the scheme. `kind` is that of the data.
     """
-    scale = 0.01 if base.resolve().optimizer == "adamw" else 1.0
+    scale = 0.01 if base.resolve(kind=kind).optimizer == "adamw" else 1.0
     space: dict[str, Range | Choice] = {
         "lr": Choice([round(rate * scale, 6) for rate in _RATES]),
         "weight_decay": Choice(_DECAYS),

@@ -81,7 +81,7 @@ def search(
             "rnc search trains each trial in one process; it was started under torchrun. Start it "
             "several times with the same --storage instead."
         )
-    space = check_space(default_space(base) if space is None else space, base)
+    space = check_space(default_space(base, table.kind) if space is None else space, base)
     check_folder(out)
     url = storage or f"sqlite:///{out / 'study.db'}"
     table = without_test(table)
@@ -95,7 +95,7 @@ def search(
     with _storage(url, heartbeat) as database:
         opened = _open_study(database, name, setup)  # raises if it is another study
         write_json(file, content)
-        opened.pruner = _pruner(base.resolve(len(table.rows("train"))))
+        opened.pruner = _pruner(base.resolve(len(table.rows("train")), table.kind))
         yield from _Worker(
             opened, database, table, base, out, space, show, prunes, repeatable=storage is None
         ).run(trials, heartbeat)

@@ -10,6 +10,7 @@ without a wait, so that a CUDA graph can hold it.
 
 import contextlib
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -130,36 +131,52 @@ class Batches:
         views: int,
         drop_last: bool,
         mixed: bool = False,
+        passes: int = 1,
+        whole: bool = False,
     ) -> Iterator[Picked]:
         """The batches of one epoch, in shares of batch_size / world_size per process.
 
         With drop_last, all have batch_size samples. Without it, the last may have fewer. If the
         model has batch normalisation, a last batch of fewer than two samples per process is left
-        out. With mixed, samples are mixed as `mixup` says.
+        out. With mixed, samples are mixed as `mixup` says. An epoch has every sample `passes`
+        times. With whole, every process gets all of a batch.
         """
-        shuffled = torch.randperm(len(self), generator=_generator(self.seed, stage, epoch))
+        ordering = _generator(self.seed, stage, epoch)
+        orders = [torch.randperm(len(self), generator=ordering) for _ in range(passes)]
+        shuffled = torch.cat(orders)
         on_device = shuffled.to(self.device)
-        stop = self._used(batch_size, drop_last)
+        stop = self._used(batch_size, drop_last, passes)
         for step, start in enumerate(range(0, stop, batch_size)):
             chosen = slice(start, min(start + batch_size, stop))
             drawing = _generator(self.seed, stage, epoch, step)
             everyone = shuffled[chosen]
-            mine = slice(0, len(everyone)) if mixed else self._share_of(len(everyone))
+            takes_all = mixed or whole
+            mine = slice(0, len(everyone)) if takes_all else self._share_of(len(everyone))
             picked = self._pick(everyone, on_device[chosen], mine, views, drawing)
             if mixed:
                 mixing = _generator(self.seed, stage, epoch, step, "mixup")
                 picked = picked._replace(**self._partners(everyone, mixing))
             yield picked
 
-    def steps(self, batch_size: int, *, drop_last: bool) -> int:
-        """How many batches an epoch has."""
-        return math.ceil(self._used(batch_size, drop_last) / batch_size)
+    def whole_views(self, stage: str, *, batch_size: int, views: int) -> Iterator[Tensor]:
+        """Views (n, v, ...) of random batches without end, the same in every process."""
+        size = min(batch_size, len(self))
+        for epoch in itertools.count():
+            for picked in self.epoch(
+                stage, epoch, batch_size=size, views=views, drop_last=True, whole=True
+            ):
+                yield self._make_views(picked.rows, picked.raw, picked.draws)
 
-    def _used(self, batch_size: int, drop_last: bool) -> int:
+    def steps(self, batch_size: int, *, drop_last: bool, passes: int = 1) -> int:
+        """How many batches an epoch has."""
+        return math.ceil(self._used(batch_size, drop_last, passes) / batch_size)
+
+    def _used(self, batch_size: int, drop_last: bool, passes: int) -> int:
         """How many samples an epoch uses."""
-        rest = len(self) % batch_size
+        total = passes * len(self)
+        rest = total % batch_size
         least = batch_size if drop_last else 2 * self.world_size if self.normalised else 1
-        return len(self) - rest if rest < least else len(self)
+        return total - rest if rest < least else total
 
     def _pick(
         self, everyone: Tensor, rows: Tensor, mine: slice, views: int, drawing: torch.Generator

@@ -20,6 +20,7 @@ from torch import Tensor
 from rnc.files import read_tensors, write_tensors
 from rnc.methods.objective import Objective
 from rnc.model import Regressor
+from rnc.training.averaging import WeightAverage
 
 if TYPE_CHECKING:  # or reading a run would cost the import of Lightning
     from lightning.fabric.plugins import Precision
@@ -70,8 +71,9 @@ class StageState:
         objective: Objective,
         optimizer: torch.optim.Optimizer,
         precision: "Precision",
+        average: WeightAverage | None = None,
     ) -> None:
-        self.model, self.objective = model, objective
+        self.model, self.objective, self.average = model, objective, average
         self.optimizer, self.precision = optimizer, precision
         self.best: dict[str, Tensor] | None = None
         self.best_error = float("inf")
@@ -100,6 +102,7 @@ class StageState:
             "model": self.model.state_dict(),
             "objective": self.objective.own_state(),
             "optimizer": state,
+            "average": {} if self.average is None else self.average.state(),
             "best": self.best or {},
         }
         tensors = {
@@ -134,6 +137,8 @@ class StageState:
         self.model.load_state_dict(groups["model"])
         self.objective.load_own_state(groups["objective"])
         unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
+        if self.average is not None and groups["average"]:
+            self.average.load_state(groups["average"])
         if state := note.get("precision"):  # empty unless gradients are scaled
             self.precision.load_state_dict(state)
         if groups["best"]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rnc.config import FitConfig
 from rnc.training.recipes import AUTO
 from rnc.training.record import Step
+from rnc.training.stages import auto_epochs
 
 LONG = 20 * 60
 """Seconds of training on a CPU that a user may want to make shorter."""
@@ -28,21 +29,22 @@ class PlannedStage(NamedTuple):
 
 
 def planned_stages(
-    config: FitConfig, rows: int, *, takes_encoder: bool = False
+    config: FitConfig, rows: int, kind: str, *, takes_encoder: bool = False
 ) -> list[PlannedStage]:
-    """The stages that a config trains on so many training rows, in their order.
+    """The stages that a config trains on so many training rows of a kind, in their order.
 
     A head that is solved counts as an epoch of one step. With `takes_encoder`, the first stage of
     probe and finetune has been trained by another run.
     """
-    config = config.resolve(rows)
+    config = config.resolve(rows, kind)
     if config.scheme != "auto":
         return _of_scheme(config, config.scheme, rows, takes_encoder)
     stages: list[PlannedStage] = []
-    for scheme in AUTO if config.objective_spec.term is not None else AUTO[:3]:
+    for scheme in AUTO:
         for stage in _of_scheme(config, scheme, rows, scheme == "finetune"):
             prefix = "" if stage.name == "encoder" else f"{scheme}/"
-            stages.append(stage._replace(name=f"{prefix}{stage.name}"))
+            epochs = auto_epochs(stage.epochs) if scheme == "end2end" else stage.epochs
+            stages.append(stage._replace(name=f"{prefix}{stage.name}", epochs=epochs))
     return stages
 
 
@@ -51,9 +53,11 @@ def _of_scheme(
 ) -> list[PlannedStage]:
     assert config.epochs is not None
     assert config.head_epochs is not None
-    several, size = max(1, config.views), config.batch_for(rows)
+    assert config.batch_size is not None
+    size, several = config.batch_size, max(1, config.contrast_views)
     encoder = PlannedStage("encoder", config.epochs, rows // size, rows * several)
-    end2end = PlannedStage("end2end", config.epochs, math.ceil(rows / size), rows)
+    passes = max(1, config.head_views)
+    end2end = PlannedStage("end2end", config.epochs, math.ceil(rows / size), rows * passes)
     solved = PlannedStage("head", 1, 1, rows)
     if config.head_solver != "exact":
         steps = math.ceil(rows / config.head_batch_size)

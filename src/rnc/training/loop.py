@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rnc.config import FitConfig, Optimizer
 from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
+from rnc.training.averaging import WeightAverage, normalisations, take_statistics
 from rnc.training.batches import Batches, Picked, seed_of
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
@@ -45,6 +46,12 @@ class Stage:
     lr_decay: float
     weight_decay: float
     drop_last: bool = False
+    passes: int = 1
+    """How often an epoch has every sample."""
+    warm_up: int = 0
+    """Epochs in which the rate rises to lr."""
+    average: float = 0.0
+    """Of the weights, as in `rnc.training.averaging`; 0 for none."""
     accumulate: int = 1
     clip: float | None = None
     mixed: bool = False
@@ -105,8 +112,9 @@ def run_stage(
     """Train what an objective holds in place; with `validate`, end with the best weights.
 
     `encode` is a frozen encoder, (n, ...) -> (n, d); the objective then sees features. `validate`
-    is the error on the validation split. Without it, `watch` is shown QUICK_PROBES times and
-    chooses nothing. `start` is the record of the model as it is, epoch 0, if its weights may be the
+    is the error on the validation split, after every epoch, or QUICK_PROBES times where statistics
+    of batch normalisation must be taken for it. Without it, `watch` is shown as seldom and chooses
+    nothing. `start` is the record of the model as it is, epoch 0, if its weights may be the
     best. `earlier` are the records of epochs that led to the model as it is, whose best weights it
     has: the stage goes on with the next one and a new optimizer, unless the checkpoint has more.
     The file `checkpoint` is continued from if it holds this stage, and written after every epoch.
@@ -126,7 +134,10 @@ def run_stage(
     precision = fabric.strategy.precision
     if scaled:  # start from the scale of a new process, whatever the stages before left
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
-    state = StageState(model, objective, optimizer, precision)
+    average = None
+    if stage.average:
+        average = WeightAverage(_trained(objective, stage.name), stage.average, stage.epochs)
+    state = StageState(model, objective, optimizer, precision, average)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = [Record(**fields) for fields in state.restore(checkpoint, stage.name)]
@@ -143,18 +154,28 @@ def run_stage(
         yield start
     if compiled and encode is None:
         objective.compile_encoder()
+
+    def measure() -> float | None:
+        if validate is None:
+            return None if watch is None else watch()
+        error = validate()
+        state.note_error(error)
+        return error
+
+    is_seldom = validate is None or (average is not None and batches.normalised)
     run_epoch = _EpochRunner(
-        fabric, objective, optimizer, stage, batches, encode, compiled, graphed
+        fabric, objective, optimizer, stage, batches, average, encode, compiled, graphed
     )
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
-        records.append(run_epoch(epoch, validate, watch))
-        if validate is not None:
-            state.note_error(records[-1].val_error)
+        is_last = epoch == stage.epochs
+        is_due = epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0 or (is_last and validate)
+        records.append(run_epoch(epoch, measure if is_due or not is_seldom else None))
         if checkpoint is not None and fabric.is_global_zero:
             fields = [asdict(record) for record in records]
-            state.save(checkpoint, stage.name, fields, is_last=epoch == stage.epochs)
+            state.save(checkpoint, stage.name, fields, is_last=is_last)
         fabric.barrier()
         yield records[-1]
+    run_epoch.use_average()
     state.finish()
 
 
@@ -178,49 +199,73 @@ class _EpochRunner:
         optimizer: torch.optim.Optimizer,
         stage: Stage,
         batches: Batches,
+        average: WeightAverage | None,
         encode: Callable[[Tensor], Tensor] | None,
         compiled: bool,
         graphed: bool,
     ) -> None:
         self.fabric, self.stage, self.batches, self.objective = fabric, stage, batches, objective
-        self.encode, self.compiled = encode, compiled
+        self.encode, self.compiled, self.average = encode, compiled, average
+        self.normalisations = normalisations(objective.encoder)
         self.rates = optimizer  # Fabric's wrapper below shares its parameter groups
         self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
         self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
         self.pending = 0  # gradients added up since the last update
         self.full_step = GraphedStep(self._step) if graphed else self._step
 
-    def __call__(
-        self, epoch: int, validate: Callable[[], float] | None, watch: Callable[[], float] | None
-    ) -> Record:
-        """Train for an epoch and measure the error, if it is time."""
+    def __call__(self, epoch: int, measure: Callable[[], float | None] | None) -> Record:
+        """Train for an epoch and measure the error of the model, if it is time."""
         stage, started = self.stage, time.perf_counter()
-        lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay)
+        lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay, stage.warm_up)
         set_rate(self.rates, lr)
         torch.manual_seed(seed_of(self.batches.seed, stage.name, epoch, self.fabric.global_rank))
         self.objective.train()
         loss, gap = self._train(epoch)
         self.objective.after_epoch()
         stop_if_diverged(loss, stage.name, epoch, hint=self.objective.hint)
-        error = None
-        if validate is not None:
-            error = validate()
-        elif watch is not None and epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0:
-            error = watch()
+        if self.average is not None:
+            self.average.after_epoch(epoch)
+        error = None if measure is None else self._measured(measure)
         stop_if_diverged(error or 0.0, stage.name, epoch, what="validation error")
         seconds = time.perf_counter() - started
         return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
 
+    def _measured(self, measure: Callable[[], float | None]) -> float | None:
+        """The error of the model, with the mean of the weights where there is one."""
+        if self.average is None or not self.average.count > 0:
+            return measure()
+        with self.average.applied(self.normalisations):
+            self._take_statistics()
+            return measure()
+
+    def use_average(self) -> None:
+        """Leave the mean of the weights in the model, where there is one."""
+        if self.average is not None and self.average.count > 0:
+            self.average.apply()
+            self._take_statistics()
+
+    def _take_statistics(self) -> None:
+        """Batch-norm statistics of the weights as they are."""
+        stage = self.stage
+        views = self.batches.whole_views(
+            f"{stage.name} statistics", batch_size=stage.batch_size, views=stage.views
+        )
+        with self.fabric.autocast():
+            take_statistics(self.objective.encoder, views)
+
     def _train(self, epoch: int) -> tuple[float, float | None]:
         """Mean loss of an epoch and its mean gap to the bound."""
         stage, samples = self.stage, 0
-        steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last)
+        steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last, passes=stage.passes)
         self.totals.zero_()
         self.optimizer.zero_grad()
         for done, picked in enumerate(self._picked(epoch)):
             now = time.perf_counter()
             PULSE.now = Step(stage.name, epoch, stage.epochs, done, steps, now)
             samples += len(picked.rows)
+            if epoch <= stage.warm_up:
+                share = ((epoch - 1) * steps + done + 1) / (stage.warm_up * steps)
+                set_rate(self.rates, stage.lr * share)
             if len(picked.rows) == stage.batch_size:
                 self.full_step(picked)
             else:
@@ -242,6 +287,7 @@ class _EpochRunner:
             views=stage.views,
             drop_last=stage.drop_last,
             mixed=stage.mixed,
+            passes=stage.passes,
         )
         if self.encode is None:
             return picked
@@ -269,6 +315,8 @@ class _EpochRunner:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.objective.after_update()
+        if self.average is not None:
+            self.average.after_update()
         self.pending = 0
 
 
@@ -323,11 +371,13 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
             group["lr"] = lr
 
 
-def learning_rate(epoch: int, epochs: int, lr: float, decay: float) -> float:
+def learning_rate(epoch: int, epochs: int, lr: float, decay: float, warm_up: int = 0) -> float:
     """The paper's cosine from lr to lr * decay^3, set once per epoch; epochs count from 1.
+
+    It begins after the warm-up, in which the rate rises with every step and ends at lr.
 
     >>> round(learning_rate(400, 400, lr=0.5, decay=0.1), 6)
     0.0005
     """
-    low = lr * decay**3
-    return low + (lr - low) * (1 + math.cos(math.pi * epoch / epochs)) / 2
+    low, done = lr * decay**3, max(0, epoch - warm_up) / max(1, epochs - warm_up)
+    return low + (lr - low) * (1 + math.cos(math.pi * done)) / 2

@@ -86,7 +86,7 @@ def _of_all(term: PairLoss, features: Tensor, targets: Tensor) -> Tensor:
 
 def loss_size(name: str, config: FitConfig) -> float:
     """Roughly the loss of a head of this name for an error of one standard deviation."""
-    by_sgd = config.resolve().optimizer == "sgd"
+    by_sgd = (config.optimizer or config.resolve().optimizer) == "sgd"
     return AGE_DEVIATION if by_sgd and HEADS[name].linear else 1.0
 
 

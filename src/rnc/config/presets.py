@@ -1,0 +1,123 @@
+"""Presets: what the fields are that were left to them.
+
+    best    what won on real data: see docs/results.md, where every part is measured
+    paper   the paper's recipe: SGD, cosine to lr * decay^3, 400 epochs and then 100 for the head
+    quick   a first look: AdamW, a tenth of the epochs
+
+`preset_values` depends on the kind of the data and on the number of training rows. Fields that the
+user set stay as they are.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rnc.config.sizes import (
+    best_batch_size,
+    best_epochs,
+    default_batch_size,
+    quick_epochs,
+    sgd_scale,
+)
+
+if TYPE_CHECKING:
+    from rnc.config import FitConfig
+
+PAPER_EPOCHS, QUICK_EPOCHS = (400, 100), (30, 20)
+"""Of the encoder, and of a head or a fine-tuning."""
+PLAIN = {
+    "optimizer": "sgd",
+    "weight_decay": 1e-4,
+    "head_solver": "exact",
+    "balance": 0.0,
+    "crop_scale": 0.2,
+    "erase": 0.0,
+    "average": 0.0,
+    "warm_up": 0,
+    "test_views": "plain",
+}
+"""Training as in the paper, but for the head."""
+CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
+"""Rates of preset best by SGD, for 512 images in a step: of RnC, and of a head's loss."""
+
+
+def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> dict[str, Any]:
+    """The values of the fields that are None; the batch size only where the rows are known."""
+    values = PLAIN | _PRESETS[config.preset](config, rows, kind or "image")
+    if rows is None:
+        values.pop("batch_size", None)
+    values["head_lr"] = 0.05 if (config.optimizer or values["optimizer"]) == "sgd" else 1e-2
+    return {name: value for name, value in values.items() if getattr(config, name) is None}
+
+
+def sgd_rate(config: "FitConfig", *, contrast: bool) -> float:
+    """The rate of SGD for an encoder that the objective trains, or else a head's loss."""
+    if contrast:
+        is_best = config.preset == "best" and config.objective == "rnc"
+        return CONTRAST_RATE if is_best else config.objective_spec.lr
+    rate = HEAD_RATE if config.preset == "best" else 0.2
+    return rate * sgd_scale(config.batch_size)
+
+
+def _paper(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
+    return {
+        "epochs": PAPER_EPOCHS[0],
+        "head_epochs": PAPER_EPOCHS[1],
+        "batch_size": default_batch_size(rows or 0),
+        "head_solver": "sgd",
+    }
+
+
+def _quick(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
+    epochs, head_epochs = QUICK_EPOCHS
+    if rows is not None and config.batch_size is None:
+        longer = quick_epochs(rows)
+        epochs, head_epochs = longer, head_epochs * longer // epochs
+    return {
+        "epochs": epochs,
+        "head_epochs": head_epochs,
+        "batch_size": default_batch_size(rows or 0),
+        "optimizer": "adamw",
+    }
+
+
+def _best(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
+    return _BEST[kind](config, rows)
+
+
+def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    batch_size = config.batch_size or best_batch_size(rows)
+    epochs = config.epochs or best_epochs(rows, batch_size)
+    return {
+        "epochs": epochs,
+        "head_epochs": max(1, epochs // 10),
+        "batch_size": batch_size,
+        "weight_decay": 5e-4,
+        "balance": None,
+        "crop_scale": 0.5,
+        "erase": 1.0,
+        "average": 0.999,
+        "warm_up": epochs // 20,
+        "test_views": "mirror" if config.flip else "plain",
+    }
+
+
+def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    values = _best_images(config, rows)
+    return values | {"optimizer": "adamw", "weight_decay": 1e-4, "test_views": "plain"}
+
+
+def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    values = _quick(config, rows, "table")
+    return values | {"balance": None, "average": 0.999}
+
+
+_BEST: dict[str, Callable[["FitConfig", int | None], dict[str, Any]]] = {
+    "image": _best_images,
+    "signal": _best_signals,
+    "table": _best_tables,
+}
+_PRESETS: dict[str, Callable[["FitConfig", int | None, str], dict[str, Any]]] = {
+    "best": _best,
+    "paper": _paper,
+    "quick": _quick,
+}
