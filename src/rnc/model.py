@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rnc.augment import eval_view
+from rnc.augment import TEST_VIEWS, check_test_views, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.data.errors import DataError
 from rnc.data.formats import suffix_of
@@ -53,8 +53,11 @@ class ModelConfig:
     target_names: tuple[str, ...]
     preprocessing: dict[str, Any] = field(default_factory=dict)
     """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
+    test_views: str = "plain"
+    """What features are averaged over, of `rnc.augment.TEST_VIEWS`."""
 
     def __post_init__(self) -> None:
+        check_test_views(self.test_views, self.kind)
         object.__setattr__(self, "input_shape", tuple(self.input_shape))
         object.__setattr__(self, "target_names", tuple(self.target_names))
 
@@ -100,14 +103,18 @@ class Regressor(nn.Module):
         """Raw samples in the scale that views are made of: signals by their training statistics."""
         return (x - self.input_shift) / self.input_scale if self.config.kind == "signal" else x
 
-    def features(self, views: Tensor) -> Tensor:
-        """Features of views: (n, ...) -> (n, d)."""
-        features: Tensor = self.encoder(views)
-        return features
+    def features(self, view: Tensor) -> Tensor:
+        """Features to predict from, averaged over the test views: `eval_view` (n, ...) -> (n, d).
 
-    def forward(self, views: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and head outputs of views: (n, ...) -> (n, d), (n, .)."""
-        features = self.features(views)
+        Training has views of its own and calls the encoder itself.
+        """
+        views = TEST_VIEWS[self.config.test_views](view)
+        features: list[Tensor] = [self.encoder(x) for x in views]
+        return features[0] if len(features) == 1 else torch.stack(features).mean(dim=0)
+
+    def forward(self, view: Tensor) -> tuple[Tensor, Tensor]:
+        """Features as above and the head's outputs for them: (n, ...) -> (n, d), (n, .)."""
+        features = self.features(view)
         return features, self.head(features)
 
     def predict(
@@ -189,12 +196,12 @@ class Regressor(nn.Module):
     @torch.no_grad()
     def embed_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
         """Features of samples as a Table holds them, not augmented: (n, ...) -> (n, d)."""
-        return self._map(x, batch_size, lambda views: self.features(views).float())
+        return self._map(x, batch_size, lambda view: self.features(view).float())
 
     @torch.no_grad()
     def predict_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
         """Predictions in the units of the targets: samples of a Table (n, ...) -> (n, t)."""
-        return self._map(x, batch_size, lambda views: self.head.decode(self(views)[1].float()))
+        return self._map(x, batch_size, lambda view: self.head.decode(self(view)[1].float()))
 
     def _map(
         self, x: NDArray[Any], batch_size: int, compute: Callable[[Tensor], Tensor]
@@ -207,8 +214,8 @@ class Regressor(nn.Module):
         try:
             for start in range(0, len(x), batch_size):
                 raw = torch.tensor(x[start : start + batch_size], device=self.input_shift.device)
-                views = eval_view(self.standardise(raw), self.augment)
-                parts.append(compute(views).cpu().numpy())
+                view = eval_view(self.standardise(raw), self.augment)
+                parts.append(compute(view).cpu().numpy())
         finally:
             for module in training:  # a part that was frozen in eval mode stays so
                 module.training = True

@@ -2,6 +2,7 @@
 
     train_views(x, config, views)   random views          (n, ...) -> (n, v, ...)
     eval_view(x, config)            the one fixed view    (n, ...) -> (n, ...)
+    TEST_VIEWS[name](view)          what a prediction averages over, made of the fixed view
 
 The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugment` for signals
 (n, c, l), `TableAugment` for tables (n, p). Defaults are the paper's where it has them.
@@ -10,6 +11,8 @@ The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugmen
 tensor operations only, without a loop over samples and without waiting for a GPU. torch.compile
 takes all of it except a torch.Generator: to use one, call `draw_views` and compile `views_from`.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -58,6 +61,31 @@ def eval_view(x: Tensor, config: Augment) -> Tensor:
             length = config.length(x.shape[2])
             return x.float().narrow(2, (x.shape[2] - length) // 2, length).contiguous()
         return x.float()
+
+
+def _alone(view: Tensor) -> tuple[Tensor, ...]:
+    return (view,)
+
+
+def _with_mirror_image(view: Tensor) -> tuple[Tensor, ...]:
+    return view, view.flip(-1)
+
+
+TEST_VIEWS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
+    "plain": _alone,
+    "mirror": _with_mirror_image,
+}
+"""The views whose features are averaged for a prediction, by name: (n, ...) -> several of it."""
+
+
+def check_test_views(name: str, kind: str) -> None:
+    """Raise unless data of a kind have these test views."""
+    check_value(name in TEST_VIEWS, "test_views", f"one of {', '.join(TEST_VIEWS)}", name)
+    if name == "mirror" and kind != "image":
+        raise ValueError(
+            "test_views='mirror' averages over an image and its mirror image; got data of kind "
+            f"{kind}. Use test_views='plain', or leave it out."
+        )
 
 
 def draw_views(

@@ -1,6 +1,6 @@
 """ONNX: a trained model as one file, which runs without this package and without PyTorch.
 
-    inputs       (n, *input_shape)  float32, prepared samples; any n
+    inputs       (n, *input_shape)  float32, prepared samples, one view of each; any n
     predictions  (n, t)             float64, in the units of the targets
     features     (n, d)             float32
     E            (n, t)             float64, for every extra E of `rnc.run.predictions`
@@ -8,6 +8,7 @@
 Predictions are float64 as those of `Regressor`, since in float32 a date loses its minutes.
 The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
 `input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
+`test_views` says what the graph averages features over; it makes these views of its inputs itself.
 """
 
 import copy
@@ -191,6 +192,7 @@ def _metadata(model: Regressor) -> dict[str, Any]:
         "kind": config.kind,
         "input_shape": list(config.input_shape),
         "target_names": list(config.target_names),
+        "test_views": config.test_views,
         "prepare": {**config.preprocessing, **constants},
         "steps": steps,
     }
@@ -206,7 +208,7 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
         "mean": list(augment.mean) * (channels if len(augment.mean) == 1 else 1),
         "std": list(augment.std) * (channels if len(augment.std) == 1 else 1),
     }
-    return constants, [
+    steps = [
         "Start from pixels from 0 to 255, (channels, height, width), turned upright as the EXIF "
         "orientation says; 3 channels are RGB, 1 is grey.",
         _first_step(model.config.preprocessing),
@@ -216,6 +218,12 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
         "round((height - size) / 2) and column round((width - size) / 2) on, halves to even.",
         "Divide by 255; of every channel, subtract mean and divide by std.",
     ]
+    if model.config.test_views == "mirror":
+        steps.append(
+            "That is all: the graph mirrors its inputs itself, and features are the mean of those "
+            "of an image and of its mirror image."
+        )
+    return constants, steps
 
 
 def _first_step(preprocessing: Mapping[str, Any]) -> str:

@@ -323,7 +323,8 @@ class SchemeRunner:
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
         with self.fabric.autocast():
-            return self.model.features(views)
+            features: Tensor = self.model.encoder(views)  # of one view each, whatever the test has
+            return features
 
     def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
         PULSE.now = Step(name)
