@@ -205,6 +205,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"augment_options": {"noise": 1, "crop": 1}}, r"of one kind of data; got crop, noise\."),
     ({"augment_options": {"noise": -1.0}}, r"noise must be a number >= 0; got -1\.0\."),
+    ({"augment_options": {"erase": 0.5}}, r"of kind image are .*; got erase\. .*field of FitConf"),
+    ({"augment_options": {"erase_sides": 0.5}}, r"erase_sides must be low and high, .*; got 0\.5"),
+    ({"test_views": "mirror", "flip": False}, r"left and right differ\. Leave out test_views, or"),
     ({"augment_options": {"size": 64}}, r"of kind image are .*; got size\. .*own field of FitConf"),
     ({"original": True}, r"original=True changes nothing here: .*got head='l1'\. Leave it out"),
 ]
@@ -232,11 +235,14 @@ def test_no_options_are_the_same_as_empty_ones() -> None:
 
 
 def test_the_rest_of_the_augmentation_is_reachable() -> None:
-    image = FitConfig(augment_options={"mean": [0.5, 0.4, 0.3], "std": 0.2, "jitter_p": 0.5})
-    augment = image.augmentation("image", 64)
-    assert augment == ImageAugment(64, mean=(0.5, 0.4, 0.3), std=(0.2,), jitter_p=0.5)
-    signal = FitConfig(augment_options={"crop": 0.5})
-    assert signal.augmentation("signal") == SignalAugment(0.5)
+    options = {"mean": [0.5, 0.4, 0.3], "std": 0.2, "jitter_p": 0.5, "erase_sides": [0.1, 0.2]}
+    augment = FitConfig(preset="paper", augment_options=options).augmentation("image", 64)
+    assert augment == ImageAugment(
+        64, mean=(0.5, 0.4, 0.3), std=(0.2,), jitter_p=0.5, erase_sides=(0.1, 0.2)
+    )
+    options = {"crop": 0.5, "erase_length": [0.1, 0.2]}
+    signal = FitConfig(preset="paper", augment_options=options)
+    assert signal.augmentation("signal") == SignalAugment(0.5, erase_length=(0.1, 0.2))
     table = FitConfig(augment_options={"noise": 0.2, "mask": 0.1})
     assert table.augmentation("table") == TableAugment(0.2, 0.1)
     with pytest.raises(ValueError, match=r"of kind image are .*; got noise, mask\. Leave that out"):
@@ -244,12 +250,40 @@ def test_the_rest_of_the_augmentation_is_reachable() -> None:
 
 
 def test_the_fields_of_the_config_are_those_of_the_augmentation() -> None:
-    plain = FitConfig(image_size=32, flip=False, color=False, grayscale=False, crop=False)
+    plain = FitConfig(
+        image_size=32, flip=False, color=False, grayscale=False, crop=False, erase=0.0
+    )
     assert plain.augmentation("image", 64) == ImageAugment(
         32, crop_scale=None, flip=False, jitter=None, grayscale_p=0.0
     )
     assert plain.augmentation("signal") == SignalAugment(1.0)
-    assert FitConfig(crop_scale=0.5).augmentation("image", 64) == ImageAugment(64, (0.5, 1.0))
+    assert plain.resolve().augmentation("image", 64) == plain.augmentation("image", 64)
+    erased = FitConfig(crop_scale=0.7, erase=0.3)
+    assert erased.augmentation("image", 64) == ImageAugment(64, (0.7, 1.0), erase=0.3)
+    assert erased.augmentation("signal") == SignalAugment(erase=0.3)
+    assert erased.augmentation("table") == TableAugment(mask=0.3)
+    for preset, share in {"best": 1.0, "paper": 0.0, "quick": 0.0}.items():
+        for kind in ("image", "signal"):
+            fields = dataclasses.asdict(FitConfig(preset=preset).augmentation(kind))
+            assert fields["erase"] == share
+    with pytest.raises(
+        ValueError, match=r"share of the features .* got 1\. Use less, such as 0\.1"
+    ):
+        FitConfig(erase=1.0).augmentation("table")
+    with pytest.raises(ValueError, match=r"of kind table are noise; got mask\. Leave that out"):
+        FitConfig(erase=0.3, augment_options={"mask": 0.1})
+
+
+def test_test_views_follow_from_the_preset_the_kind_and_flip() -> None:
+    best = FitConfig()
+    kinds = ("image", "signal", "table")
+    assert [best.resolve(kind=kind).test_views for kind in kinds] == ["mirror", "plain", "plain"]
+    assert FitConfig(flip=False).resolve(kind="image").test_views == "plain"
+    assert FitConfig(test_views="plain").resolve(kind="image").test_views == "plain"
+    for preset in ("paper", "quick"):
+        assert FitConfig(preset=preset).resolve(kind="image").test_views == "plain"
+        asked = FitConfig(preset=preset, test_views="mirror")
+        assert asked.resolve(kind="image").test_views == "mirror"
 
 
 def test_an_objective_without_a_part_in_the_scheme_is_no_error() -> None:

@@ -149,7 +149,7 @@ def table_input(row: dict[str, Any], prepare: dict[str, Any]) -> list[float]:
 @pytest.mark.parametrize(
     ("mode", "shape", "words"),
     [
-        pytest.param("RGB", (40, 40), (), id="colour photo"),
+        pytest.param("RGB", (40, 40), ("--test-views", "mirror"), id="colour photo, twice"),
         pytest.param("L", (30, 47), (), id="grey photo that is no square"),
         pytest.param("L", (30, 47), ("--fit", "pad"), id="grey photo, padded"),
     ],
@@ -174,6 +174,9 @@ def test_a_photo_has_one_prediction(tmp_path: Path, mode: str, shape: Any, words
     everything = by_command(run, folder)
     same(model.predict(folder), everything)
     same(model.predict(str(folder / "*.png")), everything)
+    evaluated = pd.read_csv(run / "predictions.csv")
+    rows = [f"{folder}/{name}" for name in evaluated["name"]]
+    close(model.predict(rows), evaluated["level_predicted"])
     by_table = by_command(run, table, "--images", folder)
     same(model.predict(table, images=folder), by_table)
     same(model.predict(pd.read_csv(table), images=folder), by_table)

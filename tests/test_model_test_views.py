@@ -34,11 +34,11 @@ def with_views(model: Regressor, test_views: str) -> Regressor:
     return model
 
 
-def mirror_model(table: Table, **changes: Any) -> Regressor:
-    model = build_regressor(table, quick(**{**SMALL, **changes}))
+def mirror_model(table: Table) -> Regressor:
+    model = build_regressor(table, quick(**SMALL, test_views="mirror"))
     with torch.no_grad():
         model.head.linear.weight.mul_(10)  # so that predictions differ
-    return with_views(model, "mirror").eval()
+    return model.eval()
 
 
 def test_the_head_sees_the_mean_of_an_image_and_its_mirror_image() -> None:
@@ -97,18 +97,21 @@ def test_test_views_are_saved_and_an_older_folder_has_plain_ones(tmp_path: Path)
 
 @pytest.mark.parametrize("make", [columns, signals])
 def test_only_images_have_mirror_images(make: Any) -> None:
-    config = build_regressor(make(), quick(encoder="auto")).config
-    advice = rf"got data of kind {config.kind}\. Use test_views='plain', or leave it out"
+    table = make()
+    advice = rf"got data of kind {table.kind}\. Use test_views='plain', or leave it out"
     with pytest.raises(ValueError, match=advice):
-        dataclasses.replace(config, test_views="mirror")
+        build_regressor(table, quick(encoder="auto", test_views="mirror"))
+    config = build_regressor(table, quick(encoder="auto", preset="best")).config
+    assert config.test_views == "plain"
     with pytest.raises(ValueError, match=r"test_views must be one of plain, mirror; got 'five'"):
         dataclasses.replace(config, test_views="five")
 
 
 def trained(solver: str, test_views: str) -> tuple[list[tuple[float, float | None]], Regressor]:
     """Losses and validation errors of the head, and the model."""
-    table, config = slanted(), quick(**SMALL | {"head": "mse"}, head_solver=solver)
-    model = with_views(build_regressor(table, config), test_views)
+    table, changes = slanted(), {"head": "mse", "head_solver": solver, "test_views": test_views}
+    config = quick(**SMALL | changes)
+    model = build_regressor(table, config)
     records = [record for record in train(model, table, config) if record.stage == "head"]
     return [(record.train_loss, record.val_error) for record in records], model
 

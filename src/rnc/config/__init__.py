@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
-from rnc.config.checks import changed_by_original, check_config, default_weights
+from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
 from rnc.config.presets import preset_values, sgd_rate
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
@@ -152,8 +152,9 @@ class FitConfig:
     grayscale: Annotated[bool, "drop the colours of some views"] = True
     augment_options: Annotated[
         Mapping[str, Any] | None,
-        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p, and mean "
-        "and std of the pixels, as mean=0.485,0.456,0.406; signals: crop; tables: noise mask",
+        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides, "
+        "and mean and std of the pixels, as mean=0.485,0.456,0.406; signals: crop erase_length; "
+        "tables: noise, and mask unless erase is given",
     ] = None
 
     test_views: Annotated[
@@ -256,18 +257,19 @@ class FitConfig:
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
         """How samples of a kind become views; those of images do not exceed their shorter side."""
-        config = self.resolve(kind=kind)
-        fields: dict[str, Any] = {}
+        # What a preset fills in; `resolve` would make a config, whose check asks for this again.
+        filled = vars(self) | preset_values(self, None, kind)
+        fields: dict[str, Any] = erase_fields(kind, filled["erase"])
         if kind == "image":
-            fields = {
+            fields |= {
                 "size": self.image_size if side is None else min(self.image_size, side),
-                "crop_scale": (config.crop_scale, 1.0) if self.crop else None,
+                "crop_scale": (filled["crop_scale"], 1.0) if self.crop else None,
                 "flip": self.flip,
             }
             fields |= {} if self.color else {"jitter": None}
             fields |= {} if self.grayscale else {"grayscale_p": 0.0}
         elif kind == "signal" and not self.crop:
-            fields = {"crop": 1.0}
+            fields["crop"] = 1.0
         options = self.augment_options or {}
         known = [f.name for f in dataclasses.fields(AUGMENTS[kind]) if f.name not in fields]
         if unknown := [name for name in options if name not in known]:

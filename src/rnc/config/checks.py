@@ -34,6 +34,7 @@ def check_config(config: "FitConfig") -> None:
     _check_period(config)
     _check_crop(config)
     _check_augment(config)
+    _check_test_views(config)
     find_head(config.head).complete(config.head, config.head_options or {})
     _check_methods(config)
 
@@ -88,6 +89,26 @@ def _check_augment(config: "FitConfig") -> None:
         )
     if names:
         config.augmentation(kinds[0])
+
+
+def erase_fields(kind: str, share: float) -> dict[str, float]:
+    """The fields of the augmentation that `erase` stands for; raises for a share it cannot have."""
+    if kind != "table":
+        return {"erase": share}
+    if share == 1:
+        raise ValueError(
+            "erase is the share of the features of a table that are masked, and must leave some of "
+            "them; got 1. Use less, such as 0.1."
+        )
+    return {"mask": share} if share > 0 else {}
+
+
+def _check_test_views(config: "FitConfig") -> None:
+    if config.test_views == "mirror" and not config.flip:
+        raise ValueError(
+            "test_views='mirror' predicts from an image and its mirror image, and flip=False says "
+            "that left and right differ. Leave out test_views, or flip=False."
+        )
 
 
 def _check_methods(config: "FitConfig") -> None:

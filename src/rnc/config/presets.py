@@ -45,6 +45,8 @@ def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> di
     values = PLAIN | _PRESETS[config.preset](config, rows, kind or "image")
     if rows is None:
         values.pop("batch_size", None)
+    if not config.crop:
+        del values["crop_scale"]
     values["head_lr"] = 0.05 if (config.optimizer or values["optimizer"]) == "sgd" else 1e-2
     return {name: value for name, value in values.items() if getattr(config, name) is None}
 

@@ -81,6 +81,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
         head=dataclasses.asdict(for_optimizer(head, config)),
         target_names=table.target_names,
         preprocessing=table.preprocessing,
+        test_views=config.test_views or "plain",
     )
     model = Regressor(model_config, module)
     if table.kind == "signal":
