@@ -37,7 +37,7 @@ from rnc.loss import RnCLoss
 from rnc.training.probe import solve_head
 
 MOMENTUM = 0.9
-WARM_UP_EPOCHS = 5
+WARM_UP = 0.05
 AVERAGE_EVERY = 4
 STATISTICS_BATCHES = 24
 BALANCES = (0.0, 0.75)
@@ -64,6 +64,14 @@ class Trial:
     decay: float = 0.999
     """Of the moving mean, per step."""
     encoder: str = "resnet18"
+    rows: int = 0
+    """Training rows, the first of a seeded draw; 0: all of them."""
+    updates: int = 0
+    """Steps in all, instead of epochs."""
+
+
+WORTH_COMPILING = 4e6
+"""Images of a trial that repay the time of compiling."""
 
 
 def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
@@ -91,15 +99,21 @@ class Training:
     """The network of a trial, and its steps."""
 
     def __init__(self, trial: Trial, splits: dict[str, Split], augment: ImageAugment) -> None:
-        self.trial, self.splits, self.augment = trial, splits, augment
-        self.images, self.targets = splits["train"]
+        kept = {"train": tuple(part[: trial.rows or None] for part in splits["train"])}
+        self.trial, self.splits, self.augment = trial, {**splits, **kept}, augment
+        self.images, self.targets = self.splits["train"]
+        self.shift, self.scale = self.targets.mean(dim=0), self.targets.std(dim=0) / 20
         device = self.images.device
         torch.manual_seed(trial.seed)
         encoder = timm.create_model(trial.encoder, num_classes=0)
         self.encoder = encoder.to(device, memory_format=torch.channels_last)
-        self.encode = torch.compile(self.encoder, dynamic=False)
-        self.head = nn.Linear(encoder.num_features, 1).to(device)
+        self.head = nn.Linear(encoder.num_features, self.targets.shape[1]).to(device)
         self.views = trial.views if trial.method == "rnc" else 1
+        self.epoch = len(self.targets) // (trial.batch // trial.views)
+        self.updates = trial.updates or trial.epochs * self.epoch
+        is_long = self.updates * trial.batch > WORTH_COMPILING
+        self.encode = torch.compile(self.encoder, dynamic=False) if is_long else self.encoder
+        self.augmented = compiled_views if is_long else erased_views
         self.samples = trial.batch // self.views
         self.loss = RnCLoss(trial.temperature, validate=False)
         trained = [self.encoder] if trial.method == "rnc" else [self.encoder, self.head]
@@ -114,7 +128,7 @@ class Training:
         raw = self.images[self.chosen]
         draws = draw_views(raw, self.augment, self.views)
         hole = torch.rand(len(raw) * self.views, 5, device=raw.device)
-        return compiled_views(raw, self.augment, draws, hole, self.trial.erase)
+        return self.augmented(raw, self.augment, draws, hole, self.trial.erase)
 
     def step(self) -> None:
         """One update, without a wait for the GPU."""
@@ -124,8 +138,8 @@ class Training:
         if self.trial.method == "rnc":
             loss = self.loss(features.view(self.samples, self.views, -1), targets)
         else:  # in twentieths of a deviation, as the product trains L1 by SGD
-            scaled = 20 * (targets - self.targets.mean()) / self.targets.std()
-            loss = (self.head(features)[:, 0] - scaled.float()).abs().mean()
+            scaled = (targets - self.shift) / self.scale
+            loss = (self.head(features) - scaled.float()).abs().mean()
         gradients = torch.autograd.grad(loss, self.parameters)
         with torch.no_grad():
             decayed = torch._foreach_add(gradients, self.parameters, alpha=self.trial.weight_decay)
@@ -135,8 +149,7 @@ class Training:
 
     def run(self) -> float:
         """Train; the seconds of an epoch. The averaged weights remain."""
-        epoch = len(self.targets) // (self.trial.batch // self.trial.views)
-        steps, warm_up = self.trial.epochs * epoch, WARM_UP_EPOCHS * epoch
+        steps, warm_up = self.updates, math.ceil(WARM_UP * self.updates)
         pass_length = len(self.targets) // self.samples
         self.encoder.train()
         step: Callable[[], None] = self.step
@@ -154,7 +167,7 @@ class Training:
             if k % AVERAGE_EVERY == AVERAGE_EVERY - 1:
                 self._average(k)
         torch.cuda.synchronize()
-        seconds = (time.perf_counter() - started) / (steps - 4) * epoch
+        seconds = (time.perf_counter() - started) / (steps - 4) * self.epoch
         with torch.no_grad():
             torch._foreach_copy_(self.parameters, self.average)
         self._take_statistics()
@@ -186,14 +199,16 @@ class Training:
         for part in images.split(2048):
             view = eval_view(part, self.augment).contiguous(memory_format=torch.channels_last)
             with torch.autocast("cuda", torch.bfloat16):
-                both = self.encoder(view).float(), self.encoder(view.flip(-1)).float()
-            parts.append((both[0] + both[1]) / 2)
+                features = self.encoder(view).float()
+                if self.augment.flip:
+                    features = (features + self.encoder(view.flip(-1)).float()) / 2
+            parts.append(features)
         return torch.cat(parts)
 
     def errors(self) -> dict[str, float]:
         """Validation and test MAE of a solved head, by its balance, and of L1's own."""
         features = {split: self.embed(images) for split, (images, _) in self.splits.items()}
-        targets = {split: y[:, None] for split, (_, y) in self.splits.items()}
+        targets = {split: y for split, (_, y) in self.splits.items()}
         found = {}
         for balance in BALANCES:
             head = make_head("l1", features["train"].shape[1], targets["train"])
@@ -214,17 +229,18 @@ class Training:
                 found[f"{split}_mae_balance_{balance}"] = round(float(error), 4)
         for split in ("val", "test"):
             with torch.no_grad():
-                own = self.head(features[split]).double() * self.targets.std() / 20
-            error = (own + self.targets.mean() - targets[split]).abs().mean()
+                own = self.head(features[split]).double() * self.scale + self.shift
+            error = (own - targets[split]).abs().mean()
             own_head = self.trial.method == "l1"
             found[f"{split}_mae_own_head"] = round(float(error), 4) if own_head else math.nan
         return found
 
 
-def density(targets: Tensor, width: float = 2.0) -> Tensor:
-    """How many samples have about this target, over their mean: (n,) -> (n,)."""
-    values, place, counts = targets.unique(return_inverse=True, return_counts=True)
-    nearness = torch.exp(-0.5 * ((values[:, None] - values) / width).square())
+def density(targets: Tensor, width: float = 0.1) -> Tensor:
+    """How many samples have about these targets, over their mean: (n, t) -> (n,)."""
+    scaled = (targets - targets.mean(dim=0)) / targets.std(dim=0)
+    values, place, counts = scaled.unique(dim=0, return_inverse=True, return_counts=True)
+    nearness = torch.exp(-0.5 * (torch.cdist(values, values) / width).square())
     smooth = nearness @ counts.double()
     return (smooth / smooth.mean())[place]
 
@@ -244,7 +260,8 @@ def main() -> None:
     parser.add_argument("table", type=Path)
     parser.add_argument("--images", type=Path)
     parser.add_argument("--image-column", default="auto")
-    parser.add_argument("--target", required=True)
+    parser.add_argument("--target", nargs="+", required=True)
+    parser.add_argument("--no-flip", action="store_true", help="left and right matter")
     parser.add_argument("--split-column")
     parser.add_argument("--train-rows", type=int, help="a seeded draw of this many")
     parser.add_argument("--trials", type=Path, required=True)
@@ -253,7 +270,7 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     table = read_table(
         args.table,
-        target=[args.target],
+        target=args.target,
         images=args.images,
         image_column=args.image_column,
         split_column=args.split_column,
@@ -263,16 +280,16 @@ def main() -> None:
     for split in ("train", "val", "test"):
         rows = table.rows(split)
         if split == "train" and args.train_rows:
-            rows = np.sort(np.random.default_rng(0).permutation(rows)[: args.train_rows])
-        images, targets = torch.tensor(table.x[rows]), torch.tensor(table.y[rows, 0])
+            rows = np.random.default_rng(0).permutation(rows)[: args.train_rows]
+        images, targets = torch.tensor(table.x[rows]), torch.tensor(table.y[rows])
         splits[split] = images.cuda(), targets.cuda()
-    augment = ImageAugment(size=table.x.shape[-1], crop_scale=(0.5, 1.0))
+    augment = ImageAugment(size=table.x.shape[-1], crop_scale=(0.5, 1.0), flip=not args.no_flip)
     versions = {"hardware": torch.cuda.get_device_name(), "torch": torch.__version__}
     for entry in json.loads(args.trials.read_text()):
         training = Training(Trial(**entry), splits, augment)
         seconds = training.run()
         row = {**versions, **dataclasses.asdict(training.trial), **training.errors()}
-        row["seconds_per_epoch"] = round(seconds, 3)
+        row["target"], row["seconds_per_epoch"] = " ".join(args.target), round(seconds, 3)
         print(row, flush=True)
         append_rows(args.out, [row])
 

@@ -19,7 +19,8 @@ CHOICES = {
     "head_solver": "sgd, exact",
     "device": "auto, cpu, cuda",
     "precision": "auto, 32, bf16, 16",
-    "preset": "paper, quick",
+    "preset": "best, paper, quick",
+    "test_views": "plain, mirror",
 }
 OTHER: dict[str, Any] = {
     "scheme": "finetune",
@@ -52,8 +53,11 @@ OTHER: dict[str, Any] = {
     "lr": 0.01,
     "weight_decay": 0.0,
     "lr_decay": 0.5,
+    "warm_up": 1,
+    "average": 0.9,
     "head_lr": 0.02,
     "head_solver": "sgd",
+    "balance": 0.5,
     "temperature": 2.0,
     "contrast_temperature": 0.5,
     "label_distance": "angular",
@@ -64,11 +68,13 @@ OTHER: dict[str, Any] = {
     "image_size": 64,
     "views": 0,
     "crop": False,
-    "crop_scale": 0.2,
+    "crop_scale": None,
+    "erase": 0.3,
     "flip": False,
     "color": False,
     "grayscale": False,
     "augment_options": {"crop_ratio": [0.5, 2.0], "std": 0.2},
+    "test_views": "plain",
     "seed": 7,
     "device": "cpu",
     "precision": "bf16",
@@ -90,7 +96,7 @@ def test_an_unknown_choice_lists_the_known_ones(name: str) -> None:
         config_of({name: "other"})
 
 
-@pytest.mark.parametrize("name", sorted(set(CHOICES) - {"optimizer"}))
+@pytest.mark.parametrize("name", sorted(set(CHOICES) - {"optimizer", "head_solver", "test_views"}))
 def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must be one of {CHOICES[name]}; got None\."):
         config_of({name: None})
@@ -111,6 +117,8 @@ def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
         ("weight_decay", 0),
         ("lr_decay", 0),
         ("rnc_weight", 0),
+        ("warm_up", 0),
+        ("balance", 0),
     ],
 )
 def test_a_number_has_a_least_value(name: str, least: int) -> None:
@@ -144,7 +152,17 @@ def test_a_crop_covers_a_share_of_the_image(value: float) -> None:
     message = rf"^crop_scale must be above 0 and at most 1; got {value}\.$"
     with pytest.raises(ValueError, match=message):
         config_of({"crop_scale": value})
-    assert (FitConfig(crop_scale=1.0).crop_scale, FitConfig(crop=False).crop_scale) == (1.0, 0.2)
+    assert FitConfig(crop_scale=1.0).crop_scale == 1.0
+    with pytest.raises(ValueError, match=r"with crop=False there are none\. Leave out crop_scale"):
+        FitConfig(crop=False, crop_scale=0.2)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5, math.nan, math.inf])
+def test_an_average_is_a_decay_or_a_number_of_epochs(value: float) -> None:
+    message = rf"^average must be a decay from 0 to 1, .* whole number of epochs; got {value}\."
+    with pytest.raises(ValueError, match=message):
+        FitConfig(average=value)
+    assert [FitConfig(average=known).average for known in (0, 0.999, 1, 20)] == [0, 0.999, 1, 20]
 
 
 def test_rnc_needs_two_rows_to_contrast() -> None:
@@ -289,12 +307,15 @@ def test_test_views_follow_from_the_preset_the_kind_and_flip() -> None:
 def test_an_objective_without_a_part_in_the_scheme_is_no_error() -> None:
     for objective in ("supcon", "simclr", "dino"):
         config = config_of({"scheme": "end2end", "objective": objective, "views": 0})
-        assert config.rate(contrast=False) == 0.2
+        assert config.rate(contrast=False) == 0.05
+        assert dataclasses.replace(config, preset="paper").rate(contrast=False) == 0.2
 
 
 def test_every_objective_has_its_published_rate() -> None:
-    rates = {name: config_of({"objective": name}).rate(contrast=True) for name in ("rnc", "supcon")}
-    assert rates == {"rnc": 0.5, "supcon": 0.05}
+    for preset, rate in {"paper": 0.5, "best": 0.4}.items():
+        configs = {name: FitConfig(objective=name, preset=preset) for name in ("rnc", "supcon")}
+        rates = {name: config.rate(contrast=True) for name, config in configs.items()}
+        assert rates == {"rnc": rate, "supcon": 0.05}
 
 
 CIRCLE = OTHER | {"lds": False, "label_distance": "circular", "period": 24.0}
@@ -328,12 +349,35 @@ def test_every_field_says_what_it_is_for() -> None:
 
 
 def test_the_paper_preset_is_the_released_recipe() -> None:
-    config = FitConfig().resolve(12_208)
+    config = FitConfig(preset="paper").resolve(12_208)
     assert (config.optimizer, config.epochs, config.head_epochs) == ("sgd", 400, 100)
+    assert (config.head_solver, config.balance, config.test_views) == ("sgd", 0, "plain")
+    assert (config.erase, config.average, config.warm_up, config.crop_scale) == (0, 0, 0, 0.2)
     assert (config.batch_size, config.head_batch_size) == (256, 64)
     assert (config.rate(contrast=True), config.rate(contrast=False)) == (0.5, 0.2)
     assert (config.head_lr, config.weight_decay, config.lr_decay) == (0.05, 1e-4, 0.1)
-    assert (config.temperature, config.views) == (2.0, 2)
+    assert (config.temperature, config.contrast_views, config.head_views) == (2.0, 2, 1)
+
+
+def test_the_best_preset_is_sized_to_the_data() -> None:
+    config = FitConfig().resolve(12_208, "image")
+    assert (config.optimizer, config.epochs, config.batch_size) == ("sgd", 200, 256)
+    assert (config.erase, config.average, config.warm_up, config.balance) == (1, 0.999, 10, None)
+    assert (config.head_solver, config.contrast_views, config.head_views) == ("exact", 2, 2)
+    assert config.resolve(12_208, "image") == config
+    for rows in (5, 60, 610, 1860):
+        config = FitConfig().resolve(rows, "image")
+        assert config.epochs is not None
+        assert config.batch_size is not None
+        assert config.batch_size <= rows
+        assert config.epochs * (rows // config.batch_size) >= 2000
+
+
+def test_views_of_a_run_of_an_older_version_are_those_of_its_time() -> None:
+    older = {"scheme": "end2end", "preset": "quick", "views": 2}
+    assert FitConfig.from_json(older).head_views == 1
+    assert FitConfig.from_json(older).contrast_views == 2
+    assert FitConfig.from_json(older | {"erase": None}).head_views == 2
 
 
 def test_the_quick_preset_is_short_and_adaptive() -> None:
@@ -355,9 +399,9 @@ def test_few_rows_get_small_batches_and_as_many_updates() -> None:
         assert epochs >= 30
         assert epochs * (rows // size) >= 900
         assert head_epochs == epochs * 2 // 3
-        assert FitConfig().resolve(rows).epochs == 400
-    assert FitConfig().resolve(8192).batch_size == 256
-    assert FitConfig().resolve().batch_size is None
+        assert FitConfig(preset="paper").resolve(rows).epochs == 400
+    assert FitConfig(preset="paper").resolve(8192).batch_size == 256
+    assert FitConfig(preset="paper").resolve().batch_size is None
 
 
 def test_a_given_batch_size_keeps_its_epochs() -> None:
@@ -368,7 +412,8 @@ def test_a_given_batch_size_keeps_its_epochs() -> None:
 
 
 def test_what_is_given_wins_over_the_preset() -> None:
-    assert config_of(OTHER).resolve() == config_of(OTHER)
+    given = config_of(OTHER | {"crop": True, "crop_scale": 0.3})
+    assert given.resolve() == given
     config = FitConfig(preset="quick", optimizer="sgd", epochs=5).resolve()
     assert (config.optimizer, config.epochs, config.head_lr) == ("sgd", 5, 0.05)
     assert FitConfig(preset="quick", optimizer="sgd").rate(contrast=True) == 0.5

@@ -22,6 +22,8 @@ CASES: dict[str, dict[str, Any]] = {
     "end2end": {"scheme": "end2end"},
     "regularize": {"scheme": "regularize", "rnc_weight": 0.5},
     "accumulated and clipped": {"scheme": "end2end", "accumulate": 2, "clip": 0.1},
+    "averaged": {"average": 0.9, "warm_up": 1, "optimizer": "sgd", "lr": 0.05},
+    "averaged, two passes": {"scheme": "end2end", "average": 2, "views": 2},
     "auto": {"scheme": "auto", "views": 0},
     "corn": {"scheme": "end2end", "head": "corn"},
     "supcon": {"objective": "supcon", "step": 20.0},

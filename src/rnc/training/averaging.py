@@ -35,6 +35,13 @@ class WeightAverage:
         self.count = torch.zeros((), device=self.mean[0].device)
         """How many times the mean was updated."""
 
+    @classmethod
+    def of(
+        cls, parameters: Iterable[nn.Parameter], average: float, epochs: int
+    ) -> "WeightAverage | None":
+        """A mean over some epochs of training, or none where `average` is 0."""
+        return cls(parameters, average, epochs) if average else None
+
     @torch.no_grad()
     def after_update(self) -> None:
         """Move the mean a little towards the weights, if it is a moving one."""

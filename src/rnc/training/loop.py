@@ -134,9 +134,7 @@ def run_stage(
     precision = fabric.strategy.precision
     if scaled:  # start from the scale of a new process, whatever the stages before left
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
-    average = None
-    if stage.average:
-        average = WeightAverage(_trained(objective, stage.name), stage.average, stage.epochs)
+    average = WeightAverage.of(_trained(objective, stage.name), stage.average, stage.epochs)
     state = StageState(model, objective, optimizer, precision, average)
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
@@ -154,22 +152,16 @@ def run_stage(
         yield start
     if compiled and encode is None:
         objective.compile_encoder()
-
-    def measure() -> float | None:
-        if validate is None:
-            return None if watch is None else watch()
-        error = validate()
-        state.note_error(error)
-        return error
-
+    measure = _measure(validate, watch, state)
     is_seldom = validate is None or (average is not None and batches.normalised)
     run_epoch = _EpochRunner(
         fabric, objective, optimizer, stage, batches, average, encode, compiled, graphed
     )
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
         is_last = epoch == stage.epochs
-        is_due = epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0 or (is_last and validate)
-        records.append(run_epoch(epoch, measure if is_due or not is_seldom else None))
+        is_due = epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0 or not is_seldom
+        is_due = is_due or (is_last and validate is not None)
+        records.append(run_epoch(epoch, measure if is_due else None))
         if checkpoint is not None and fabric.is_global_zero:
             fields = [asdict(record) for record in records]
             state.save(checkpoint, stage.name, fields, is_last=is_last)
@@ -177,6 +169,21 @@ def run_stage(
         yield records[-1]
     run_epoch.use_average()
     state.finish()
+
+
+def _measure(
+    validate: Callable[[], float] | None, watch: Callable[[], float] | None, state: StageState
+) -> Callable[[], float] | None:
+    """What measures the error; one that chooses weights also remembers them."""
+    if validate is None:
+        return watch
+
+    def measure() -> float:
+        error = validate()
+        state.note_error(error)
+        return error
+
+    return measure
 
 
 def _trained(objective: Objective, stage: str) -> list[nn.Parameter]:
@@ -213,7 +220,7 @@ class _EpochRunner:
         self.pending = 0  # gradients added up since the last update
         self.full_step = GraphedStep(self._step) if graphed else self._step
 
-    def __call__(self, epoch: int, measure: Callable[[], float | None] | None) -> Record:
+    def __call__(self, epoch: int, measure: Callable[[], float] | None) -> Record:
         """Train for an epoch and measure the error of the model, if it is time."""
         stage, started = self.stage, time.perf_counter()
         lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay, stage.warm_up)
@@ -230,7 +237,7 @@ class _EpochRunner:
         seconds = time.perf_counter() - started
         return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
 
-    def _measured(self, measure: Callable[[], float | None]) -> float | None:
+    def _measured(self, measure: Callable[[], float]) -> float:
         """The error of the model, with the mean of the weights where there is one."""
         if self.average is None or not self.average.count > 0:
             return measure()
