@@ -92,6 +92,21 @@ def test_every_method_is_the_same_in_a_graph(name: str) -> None:
         assert one.train_loss == pytest.approx(three.train_loss, rel=1e-2)
 
 
+@pytest.mark.usefixtures("full_precision")
+@pytest.mark.parametrize("average", [0.9, 2])
+def test_a_mean_of_weights_is_the_same_in_a_graph(average: float) -> None:
+    """Also the warm-up, whose rate changes with every step, and erased views."""
+    options = {"epochs": 6, "lr": 1e-3, "optimizer": "sgd", "scheme": "end2end", "views": 2}
+    options |= {"average": average, "warm_up": 2, "erase": 1.0}
+    _, plain = fit(images(), **EXACT, **options)
+    _, graphed = fit(images(), **{**EXACT, **options, "cuda_graphs": "on"})
+    for one, other in zip(plain, graphed, strict=True):
+        assert one.train_loss == pytest.approx(other.train_loss, rel=1e-3)
+        assert one.val_error == pytest.approx(other.val_error, rel=1e-3)
+    _, without = fit(images(), **EXACT, **options | {"average": 0.0})
+    assert without[-1].val_error != pytest.approx(plain[-1].val_error, rel=1e-3)
+
+
 def test_a_rate_that_changes_reaches_the_graph() -> None:
     options = {"scheme": "end2end", "epochs": 8, "optimizer": "sgd", "lr": 0.01}
     _, steady = fit(columns(), **options, lr_decay=1.0)
