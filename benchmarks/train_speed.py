@@ -2,6 +2,7 @@
 
     network  forward, backward and update on a batch that is already there: the limit
     rnc      the RnC loss, two views
+    rnc best the same with preset best: erased views, a moving mean of the weights
     supcon   objective supcon, with its projection head, two views
     l1       end to end, one view, against its own limit
     head     a head by SGD on the frozen encoder, batches of 64, fresh augmentation
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor
 
 from results_file import append_rows
-from rnc import FitConfig
+from rnc.config import FitConfig, Preset
 from rnc.data import Table, table_from_arrays
 from rnc.loss.theory import lower_bound
 from rnc.methods.objective import MethodSetup, Objective
@@ -36,7 +37,7 @@ from rnc.training.recipes import build_regressor, train
 from rnc.training.speed import tf32
 
 IMAGES, BATCH = 12_208, 256
-METHODS = ("network", "rnc", "supcon", "network, one view", "l1", "head")
+METHODS = ("network", "rnc", "rnc best", "supcon", "network, one view", "l1", "head")
 
 
 def make_table(size: int) -> Table:
@@ -62,12 +63,13 @@ def contestant(
         lr_decay=0.1,
         weight_decay=1e-4,
         drop_last=True,
-        bound=bound if name == "rnc" else None,
+        average=config.resolve().average or 0.0,
+        bound=bound if name.startswith("rnc") else None,
     )
     setup = MethodSetup(model.head.config.d, targets, updates=1000, options=config.method_options)
     if name == "l1":
         return stage, head_objective(model, config, setup)
-    config = dataclasses.replace(config, objective=name)
+    config = dataclasses.replace(config, objective=name.split()[0])
     return stage, encoder_objective(model, config, setup)
 
 
@@ -118,8 +120,10 @@ def head_seconds(model: Regressor, table: Table, config: FitConfig, epochs: int)
 def measure(size: int, methods: list[str], epochs: int) -> Iterator[tuple[str, float]]:
     """Median seconds of an epoch after the first, for every contestant."""
     table = make_table(size)
-    config = FitConfig(encoder="resnet18", image_size=size, device="cuda")
+    common = FitConfig(preset="paper", encoder="resnet18", image_size=size, device="cuda")
     for name in methods:
+        preset: Preset = "best" if name == "rnc best" else "paper"
+        config = dataclasses.replace(common, preset=preset)
         model = build_regressor(table, config).cuda()
         model.encoder.to(memory_format=torch.channels_last)
         if name.startswith("network"):
