@@ -213,15 +213,13 @@ class Training:
         for balance in BALANCES:
             head = make_head("l1", features["train"].shape[1], targets["train"])
             head = head.to(self.images.device)
-            weights = density(self.targets) ** -balance
             solve_head(
                 head,
                 features["train"],
                 targets["train"],
                 features["val"],
                 targets["val"],
-                weights=weights / weights.mean(),
-                steps=100,
+                balance=balance,
             )
             for split in ("val", "test"):
                 with torch.no_grad():
@@ -234,15 +232,6 @@ class Training:
             own_head = self.trial.method == "l1"
             found[f"{split}_mae_own_head"] = round(float(error), 4) if own_head else math.nan
         return found
-
-
-def density(targets: Tensor, width: float = 0.1) -> Tensor:
-    """How many samples have about these targets, over their mean: (n, t) -> (n,)."""
-    scaled = (targets - targets.mean(dim=0)) / targets.std(dim=0)
-    values, place, counts = scaled.unique(dim=0, return_inverse=True, return_counts=True)
-    nearness = torch.exp(-0.5 * (torch.cdist(values, values) / width).square())
-    smooth = nearness @ counts.double()
-    return (smooth / smooth.mean())[place]
 
 
 def capture(step: Callable[[], None]) -> Callable[[], None]:

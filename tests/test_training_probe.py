@@ -57,7 +57,7 @@ def test_l1_is_the_linear_program(monkeypatch: pytest.MonkeyPatch) -> None:
     features, targets = problem()
     only(monkeypatch, 1e-9)
     head = make_head("l1", 5, targets)
-    loss, _ = solve_head(head, features, targets, features, targets)
+    loss = solve_head(head, features, targets, features, targets).loss
     n, u = len(targets), ((targets - targets.mean()) / targets.std(correction=0))[:, 0].numpy()
     rows = np.concatenate([features.numpy(), np.ones((n, 1))], axis=1)
     optimum = linprog(  # minimise mean_i e_i with -e <= rows @ w - u <= e
@@ -77,7 +77,7 @@ def test_it_gets_at_least_as_low_as_long_training(
     features, targets = problem()
     only(monkeypatch, 1e-6)
     head, trained = make_head(name, 5, targets), make_head(name, 5, targets)
-    loss, _ = solve_head(head, features, targets, features, targets)
+    loss = solve_head(head, features, targets, features, targets).loss
     standard = (features - features.mean(dim=0)) / features.std(dim=0)  # as easy as it gets
     optimizer = torch.optim.SGD(trained.parameters(), lr=0.1, momentum=0.9)
     for step in range(400):
@@ -101,7 +101,7 @@ def test_the_scale_of_the_head_changes_nothing_but_its_loss(name: str, targets: 
     for scale in scales:
         knee = {"beta": 0.2 * usual.scale[0] / scale[0]} if name == "huber" else {}
         head = Head(head_config(name, 5, split[1], scale=scale, options=knee)).double()
-        loss, error = solve_head(head, *split)
+        loss, error, *_ = solve_head(head, *split)
         assert loss == pytest.approx(loss_of(head, *split[:2]), rel=1e-9)
         assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-9)
         predictions.append(head.decode(head(split[0])))
@@ -135,7 +135,7 @@ def test_it_reports_what_the_head_has() -> None:
     split = (features[:80], targets[:80], features[80:], targets[80:])
     for name in ("l1", "dldl", "corn"):
         head = make_head(name, 5, targets)
-        loss, error = solve_head(head, *split)
+        loss, error, *_ = solve_head(head, *split)
         assert loss == pytest.approx(loss_of(head, *split[:2]), rel=1e-4)
         assert error == pytest.approx(mae(head.decode(head(split[2])), split[3]), rel=1e-4)
 
@@ -171,18 +171,19 @@ def test_validation_picks_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     for penalty in probe.PENALTIES:
         with monkeypatch.context() as patch:
             only(patch, penalty)
-            errors.append(solve_head(make_head("mse", 30, targets), *split)[1])
+            errors.append(solve_head(make_head("mse", 30, targets), *split).error)
     assert max(errors) > 1.05 * min(errors)
-    _, chosen = solve_head(make_head("mse", 30, targets), *split)
-    assert chosen == pytest.approx(min(errors), rel=1e-3)
+    chosen = solve_head(make_head("mse", 30, targets), *split)
+    assert chosen.error == pytest.approx(min(errors), rel=1e-9)
+    assert chosen.penalty == probe.PENALTIES[errors.index(min(errors))]
 
 
 def test_the_measure_picks_the_penalty_and_is_reported() -> None:
     features, targets = problem(n=120)
     split = (features[:80], targets[:80], features[80:], targets[80:])
     head = make_head("l1", 5, targets)
-    _, worst = solve_head(head, *split, measure=lambda a, b: 1 / mae(a, b))
-    _, best = solve_head(make_head("l1", 5, targets), *split)
+    worst = solve_head(head, *split, measure=lambda a, b: 1 / mae(a, b)).error
+    best = solve_head(make_head("l1", 5, targets), *split).error
     assert mae(head.decode(head(split[2])), split[3]) == pytest.approx(1 / worst, rel=1e-4)
     assert 1 / worst > best
 
@@ -211,7 +212,9 @@ def test_features_that_are_not_finite_give_infinite_numbers() -> None:
     features, targets = problem()
     features[0, 0] = torch.nan
     head = make_head("l1", 5, targets)
-    assert solve_head(head, features, targets, features, targets) == (np.inf, np.inf)
+    found = solve_head(head, features, targets, features, targets, balance=None)
+    assert (found.loss, found.error) == (np.inf, np.inf)
+    assert np.isfinite(found.penalty)  # no number that JSON does not have
 
 
 def test_a_quick_probe_says_how_good_features_are() -> None:

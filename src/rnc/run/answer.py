@@ -22,7 +22,8 @@ class Answer:
     headline: str
     """The error, and those of the baselines: one line."""
     details: tuple[str, ...]
-    """Further sentences: which scheme stayed, the errors per target, a training too short."""
+    """Further sentences: which scheme stayed, its solved head, the errors per target, a training
+    too short."""
 
 
 def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN") -> Answer:
@@ -70,12 +71,27 @@ def number(value: float) -> str:
     return f"{value:#.3g}" if abs(value) >= 0.001 or value == 0 else f"{value:.2e}"
 
 
+def _head_words(head: Mapping[str, Any]) -> str:
+    """What a solved head has.
+
+    >>> _head_words({"penalty": 0.01, "balance": 0.75})
+    'The head was solved with ridge penalty 0.01 and balance 0.75: rare targets count more.'
+    >>> _head_words({"penalty": 0.01, "balance": 0.0})
+    'The head was solved with ridge penalty 0.01 and balance 0.'
+    """
+    balance = head.get("balance") or 0
+    words = f"The head was solved with ridge penalty {head['penalty']:g} and balance {balance:g}"
+    return f"{words}: rare targets count more." if balance else f"{words}."
+
+
 def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
     details = []
     if "kept" in scores:
         tried = sorted((scores.get("auto") or {}).items(), key=lambda item: item[1])
         errors = ", ".join(f"{scheme} {number(error)}" for scheme, error in tried)
         details.append(f"Of the schemes, {scores['kept']} was kept. Validation errors: {errors}.")
+    if head := scores.get("head"):
+        details.append(_head_words(head))
     baselines = scores.get("baselines") or {}
     medians = (baselines.get("median") or {}).get("per_target") or {}
     boosting = baselines.get("boosting") or {}

@@ -195,19 +195,31 @@ def resume_run(
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
-    """The best validation error of the run; with scheme auto that of each, and which was kept."""
-    best: dict[str, float] = {}
+    """The best validation error of the run; with scheme auto that of each, and which was kept.
+
+    If the weights that stay have a solved head, it says what validation chose for that, too.
+    """
+    best: dict[str, Record] = {}
+    errors: dict[str, float] = {}
     last = records[-1].stage if records else ""
     for record in records:
         if record.stage == "encoder" or (config.scheme != "auto" and record.stage != last):
             continue  # the first of two stages: its head is not the one that stays
         if record.val_error is not None:
             scheme = record.stage.split("/")[0]
-            best[scheme] = min(record.val_error, best.get(scheme, float("inf")))
+            if scheme not in best or record.val_error < errors[scheme]:
+                best[scheme], errors[scheme] = record, record.val_error
     if not best:
         return {}
-    auto = {"auto": best, "kept": kept_scheme(best)} if config.scheme == "auto" else {}
-    return {"validation_error": min(best.values()), **auto}
+    kept = kept_scheme(errors)
+    auto = {"auto": errors, "kept": kept} if config.scheme == "auto" else {}
+    return {"validation_error": min(errors.values()), **auto, **_solved_head(best[kept])}
+
+
+def _solved_head(record: Record) -> dict[str, Any]:
+    if record.penalty is None:
+        return {}
+    return {"head": {"penalty": record.penalty, "balance": record.balance}}
 
 
 def environment() -> dict[str, str]:

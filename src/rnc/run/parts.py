@@ -21,7 +21,7 @@ from rnc.files import read_tensors
 from rnc.metrics import Columns
 from rnc.run.predictions import Predictions, numbers_of, parse_predictions
 from rnc.run.thumbnails import Thumbnails, parse_thumbnails
-from rnc.training.record import RECORD_FIELDS, Record
+from rnc.training.record import NEEDED_FIELDS, RECORD_FIELDS, Record
 
 _NUMBERS = [name for name in RECORD_FIELDS if name != "stage"]
 
@@ -61,7 +61,8 @@ def read_history(path: Path) -> pd.DataFrame:
 
 def records_of(history: pd.DataFrame) -> list[Record]:
     """The rows of `read_history` as records."""
-    _check_names(history, RECORD_FIELDS)
+    _check_names(history, NEEDED_FIELDS)
+    history = history.reindex(columns=RECORD_FIELDS)
     return [
         Record(
             stage=row.stage,
@@ -69,12 +70,18 @@ def records_of(history: pd.DataFrame) -> list[Record]:
             epochs=int(row.epochs),
             lr=row.lr,
             train_loss=row.train_loss,
-            gap=None if math.isnan(row.gap) else row.gap,
-            val_error=None if math.isnan(row.val_error) else row.val_error,
+            gap=_known(row.gap),
+            val_error=_known(row.val_error),
             seconds=row.seconds,
+            penalty=_known(row.penalty),
+            balance=_known(row.balance),
         )
         for row in history.itertuples()
     ]
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 def read_predictions(

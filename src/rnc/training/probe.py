@@ -1,17 +1,26 @@
 """The head on a frozen encoder, solved exactly instead of trained step by step.
 
 On fixed features the losses of l1, mse, huber, dex, lde, or and corn are convex in a linear head.
-So features are computed once, centred and divided by one common scale, and L-BFGS runs over all of
-them until it converges, for several strengths of ridge penalty; validation picks one. A scale for
-each feature would blow up those that are active for a few training samples only.
+So features are computed once, centred and divided by one common scale, and the loss over all of
+them is minimised (`rnc.training.solver`) for several strengths of ridge penalty; validation picks
+one. A scale for each feature would blow up those that are active for a few training samples only.
 
 l1, mse and huber are solved in standard deviations of the targets and then converted to the scale
 of the head, so that penalties mean the same whatever that is.
+
+Validation may also pick a balance: the exponent k of sample weights density(y)^-k, see
+`rnc.training.balance`. All penalties are tried with k = 0, all exponents with the best of them, and
+then those next to the best pair until none is better. Where validation has the distribution of
+training, k > 0 does not help, and the best of several is so by chance: on 13 UCI tables, split ten
+times, the best on validation had 0.6% more test error than k = 0 and up to 12%. So k > 0 is taken
+only if its error is less by two standard errors of the difference, over LEAST_ROWS or more
+validation rows; then it cost nothing.
 """
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,11 +28,31 @@ from torch import Tensor
 from rnc.heads import Head, HeadConfig
 from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
+from rnc.training.balance import balance_weights
+from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+BALANCES = (0.0, 0.25, 0.5, 0.75, 1.0)
 QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
-ROUNDED_CORNER = 0.03
-"""How far from 0 the corner of l1 is rounded off, in standard deviations of the target."""
+LEAST_ROWS = 30
+"""Of validation, to choose a balance by."""
+SURE = 2.0
+"""How many standard errors better a balance must be than none."""
+_BLOCKS = 100  # of validation rows, to tell a standard error from
+
+Measure = Callable[[Values, Values], float]
+
+
+class HeadFit(NamedTuple):
+    """What a solved head has, and what was chosen for it on validation."""
+
+    loss: float
+    """Of training, each sample counting what the caller's weights say."""
+    error: float
+    """Of validation."""
+    penalty: float
+    balance: float
+    """The exponent k of the weights density(y)^-k."""
 
 
 def solve_head(
@@ -34,44 +63,36 @@ def solve_head(
     val_targets: Tensor,
     *,
     steps: int = 200,
-    measure: Callable[[Values, Values], float] = mae,
+    measure: Measure = mae,
     weights: Tensor | None = None,
-) -> tuple[float, float]:
-    """Fit the head in place; the training loss and the validation error that it has.
+    balance: float | None = 0.0,
+    period: float | None = None,
+) -> HeadFit:
+    """Fit the head in place; what it has, and what was chosen.
 
-    Both are infinite if no penalty gave finite predictions. The result does not depend on the scale
-    of the head, but for where huber's beta is.
+    Loss and error are infinite if no penalty gave finite predictions. The result does not depend on
+    the scale of the head, but for where huber's beta is.
 
-    Training features are (n, d) and targets (n, t). The penalty is chosen by the `measure` of the
-    predictions for (m, d) and (m, t), each penalty having at most so many steps. `weights` (n,) is
-    what each training sample counts, with mean 1.
+    Args:
+        head: of any kind; those that are not convex end at a minimum nearby.
+        features: of training, (n, d).
+        targets: of training, (n, t).
+        val_features: (m, d).
+        val_targets: (m, t).
+        steps: at most so many for each penalty and balance.
+        measure: the error of predictions for (m, d) and (m, t), which chooses.
+        weights: (n,) what each training sample counts, with mean 1.
+        balance: the exponent of further weights density(y)^-balance; None chooses from BALANCES.
+        period: the length of the circle that targets are on, for their density.
     """
-    features, val_features = features.double(), val_features.double()
-    shift = features.mean(dim=0)
-    scale = features.var(dim=0).mean().sqrt()
-    scale = torch.where(scale > 0, scale, 1.0)
-    standard, val_standard = (features - shift) / scale, (val_features - shift) / scale
-    config, units = _in_deviations(head.config, targets)
-    units = units.to(standard)
-    trial, smooth = Head(config).to(standard), Head(_smooth(config))
-    smooth.linear = trial.linear
-    torch.nn.init.zeros_(trial.linear.weight)
-    torch.nn.init.zeros_(trial.linear.bias)
-    weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
-    best = (math.inf, math.inf)
-    for penalty in sorted(PENALTIES, reverse=True):  # each starts where the stronger one ended
-        _minimise(smooth, standard, targets, weights, penalty, steps)
-        with torch.no_grad():
-            loss = float((weights * head.loss(trial(standard) * units, targets)).mean())
-            predicted = trial.decode(trial(val_standard))
-        error = measure(predicted, val_targets) if predicted.isfinite().all() else math.inf
-        if error < best[1]:
-            best = (loss, error)
-            with torch.no_grad():  # the same head on features as they are, and in its own units
-                weight = trial.linear.weight / scale
-                head.linear.weight.copy_(weight * units[:, None])
-                head.linear.bias.copy_((trial.linear.bias - weight @ shift) * units)
-    return best
+    data = _Data(head, features, targets, val_features, val_targets, measure, weights, period)
+    search = _Search(data, steps)
+    found = [search.solve(balance or 0.0, penalty) for penalty in sorted(PENALTIES, reverse=True)]
+    best = _best(found)
+    if balance is None and len(val_targets) >= LEAST_ROWS and math.isfinite(best.error):
+        balanced = search.balanced(best)
+        best = balanced if data.is_surely_better(balanced, best) else best
+    return HeadFit(data.write(best), best.error, best.penalty, best.balance)
 
 
 def probe_error(
@@ -79,7 +100,7 @@ def probe_error(
     targets: Tensor,
     val_features: Tensor,
     val_targets: Tensor,
-    measure: Callable[[Values, Values], float] = mae,
+    measure: Measure = mae,
 ) -> float:
     """The error of ridge regression on the features: a quick measure of how good they are.
 
@@ -102,6 +123,129 @@ def probe_error(
     return min(errors)
 
 
+class _Solved(NamedTuple):
+    """The head at the minimum for one balance and penalty."""
+
+    balance: float
+    penalty: float
+    error: float
+    predicted: Tensor
+    """For validation, (m, t)."""
+    weight: Tensor
+    """On standardised features, in deviations of the targets."""
+    bias: Tensor
+
+
+class _Data:
+    """Features and targets in the units that a head is solved in, and the way back."""
+
+    def __init__(
+        self,
+        head: Head,
+        features: Tensor,
+        targets: Tensor,
+        val_features: Tensor,
+        val_targets: Tensor,
+        measure: Measure,
+        weights: Tensor | None,
+        period: float | None,
+    ) -> None:
+        self.head, self.targets, self.val_targets = head, targets, val_targets
+        self.measure, self.period = measure, period
+        self.shift = features.double().mean(dim=0)
+        scale = features.double().var(dim=0).mean().sqrt()
+        self.scale = torch.where(scale > 0, scale, 1.0)
+        self.standard = (features - self.shift) / self.scale
+        self.val_standard = (val_features - self.shift) / self.scale
+        self.config, units = _in_deviations(head.config, targets)
+        self.units = units.to(self.standard)
+        self.weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
+
+    def balanced_weights(self, balance: float) -> Tensor:
+        """What each training sample counts, with mean 1: (n,)."""
+        if balance == 0:
+            return self.weights
+        weights = self.weights * balance_weights(self.targets, balance, self.period)
+        return weights / weights.mean()
+
+    def is_surely_better(self, one: _Solved, other: _Solved) -> bool:
+        """Whether the error is less by more than chance makes it, as the rows of validation say."""
+        truth, blocks = self.val_targets.cpu(), min(_BLOCKS, len(self.val_targets))
+        errors = [
+            [self.measure(found.cpu()[i::blocks], truth[i::blocks]) for i in range(blocks)]
+            for found in (other.predicted, one.predicted)
+        ]
+        gains = torch.tensor(errors[0]) - torch.tensor(errors[1])
+        return bool(one.error < other.error - SURE * gains.std() / math.sqrt(blocks))
+
+    @torch.no_grad()
+    def write(self, found: _Solved) -> float:
+        """Give the head a solution, for features as they are and in its own units; its loss."""
+        if not math.isfinite(found.error):
+            return math.inf
+        outputs = self.standard @ found.weight.T + found.bias
+        loss = (self.weights * self.head.loss(outputs * self.units, self.targets)).mean()
+        weight = found.weight / self.scale
+        self.head.linear.weight.copy_(weight * self.units[:, None])
+        self.head.linear.bias.copy_((found.bias - weight @ self.shift) * self.units)
+        return float(loss)
+
+
+class _Search:
+    """Solutions by balance and penalty; each starts where the one before ended."""
+
+    def __init__(self, data: _Data, steps: int) -> None:
+        self.data, self.steps = data, steps
+        self.trial = Head(data.config).to(data.standard)
+        torch.nn.init.zeros_(self.trial.linear.weight)
+        torch.nn.init.zeros_(self.trial.linear.bias)
+        self.solver = make_solver(self.trial, data.standard, data.targets)
+        self.known: dict[tuple[float, float], _Solved] = {}
+        self.balance: float | None = None
+
+    def solve(self, balance: float, penalty: float) -> _Solved:
+        """The head for this balance and penalty."""
+        if (balance, penalty) not in self.known:
+            if balance != self.balance:
+                self.solver.weigh(self.data.balanced_weights(balance))
+                self.balance = balance
+            self.solver.minimise(penalty, self.steps)
+            self.known[balance, penalty] = self._as_it_is(balance, penalty)
+        return self.known[balance, penalty]
+
+    @torch.no_grad()
+    def _as_it_is(self, balance: float, penalty: float) -> _Solved:
+        data, linear = self.data, self.trial.linear
+        predicted = self.trial.decode(self.trial(data.val_standard))
+        is_finite = bool(predicted.isfinite().all())
+        error = data.measure(predicted, data.val_targets) if is_finite else math.inf
+        weight, bias = linear.weight.detach().clone(), linear.bias.detach().clone()
+        return _Solved(balance, penalty, error, predicted, weight, bias)
+
+    def balanced(self, start: _Solved) -> _Solved:
+        """The best of all balances with a penalty, and of what is next to it from there on."""
+        best = _best(self.solve(balance, start.penalty) for balance in BALANCES)
+        while best.balance > 0:
+            near = [(balance, best.penalty) for balance in _beside(BALANCES, best.balance)]
+            near += [(best.balance, penalty) for penalty in _beside(PENALTIES, best.penalty)]
+            better = _best(self.solve(*pair) for pair in near)
+            if better.error >= best.error:
+                break
+            best = better
+        return best
+
+
+def _best(found: Iterable[_Solved]) -> _Solved:
+    return min(found, key=lambda one: one.error)
+
+
+def _beside(values: Sequence[float], value: float) -> list[float]:
+    """The values before and after one."""
+    ordered = sorted(values)
+    i = ordered.index(value)
+    return ordered[max(0, i - 1) : i] + ordered[i + 1 : i + 2]
+
+
 def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:
     """The head with standard deviations for scales, and by how much that divides each output.
 
@@ -120,27 +264,3 @@ def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Ten
     config = dataclasses.replace(config, scale=scales, options=options)
     by_output = [unit for unit in units for _ in range(spec.width(1))]
     return config, torch.tensor(by_output, dtype=torch.float64)
-
-
-def _smooth(config: HeadConfig) -> HeadConfig:
-    """The head to minimise: at the corners of l1, L-BFGS stalls wherever rounding errors lead."""
-    if config.name != "l1":
-        return config
-    return dataclasses.replace(config, name="huber", options={"beta": ROUNDED_CORNER})
-
-
-def _minimise(
-    head: Head, features: Tensor, targets: Tensor, weights: Tensor, penalty: float, steps: int
-) -> None:
-    optimizer = torch.optim.LBFGS(
-        head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
-    )
-
-    def objective() -> Tensor:
-        optimizer.zero_grad()
-        loss = (weights * head.loss(head(features), targets)).mean()
-        total = loss + penalty * head.linear.weight.square().sum()
-        torch.autograd.backward(total)
-        return total
-
-    optimizer.step(objective)  # type: ignore[no-untyped-call]

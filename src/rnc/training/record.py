@@ -4,7 +4,7 @@ Kept apart from the loop, which takes seconds to import.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import NamedTuple
 
 
@@ -23,9 +23,15 @@ class Record:
     """The error of the head's predictions. While an encoder is trained without a head, in some
     epochs, that of a quick probe of its features: `rnc.training.probe.probe_error`."""
     seconds: float
+    penalty: float | None = None
+    """The ridge penalty that validation chose, where the head was solved."""
+    balance: float | None = None
+    """The exponent of its sample weights, likewise: `rnc.training.balance`."""
 
 
 RECORD_FIELDS = [field.name for field in fields(Record)]
+NEEDED_FIELDS = [field.name for field in fields(Record) if field.default is MISSING]
+"""Those that every version had."""
 ShowRecord = Callable[[Record], None]
 """What is told about every epoch, such as a progress bar."""
 

@@ -28,6 +28,7 @@ from rnc.training.checkpoint import (
 )
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
+from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.validation import Validation
@@ -281,11 +282,10 @@ class SchemeRunner:
     def _solved_start(self, name: str) -> Record:
         """Solve the head; the record of epoch 0."""
         started = time.perf_counter()
-        loss, _ = self._solve(name, self.weights)
+        found = self._solve(name, self.weights)
         error = self.validation.model_error()
         stop_if_diverged(error, name, 0, what="validation error")
-        seconds = time.perf_counter() - started
-        return Record(name, 0, self._epochs(name), 0.0, loss, None, error, seconds)
+        return _solved_record(name, 0, self._epochs(name), found._replace(error=error), started)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))
@@ -299,9 +299,8 @@ class SchemeRunner:
         assert config.head_lr is not None
         if config.head_solver == "exact":
             started = time.perf_counter()
-            loss, error = self._solve(name, self.weights if weighted else None)
-            seconds = time.perf_counter() - started
-            yield Record(name, 1, 1, 0.0, loss, None, error, seconds)
+            found = self._solve(name, self.weights if weighted else None)
+            yield _solved_record(name, 1, 1, found, started)
             return
         stage = self._stage(
             name,
@@ -326,11 +325,18 @@ class SchemeRunner:
             features: Tensor = self.model.encoder(views)  # of one view each, whatever the test has
             return features
 
-    def _solve(self, name: str, weights: Tensor | None) -> tuple[float, float]:
+    def _solve(self, name: str, weights: Tensor | None) -> HeadFit:
         PULSE.now = Step(name)
-        loss, error = self.validation.solve_head(weights)
-        stop_if_diverged(loss, name, 1)
-        return loss, error
+        found = self.validation.solve_head(weights, self.config.balance)
+        stop_if_diverged(found.loss, name, 1)
+        return found
+
+
+def _solved_record(name: str, epoch: int, epochs: int, found: HeadFit, started: float) -> Record:
+    """The record of a head that was solved from a time on."""
+    seconds = time.perf_counter() - started
+    chosen = {"penalty": found.penalty, "balance": found.balance}
+    return Record(name, epoch, epochs, 0.0, found.loss, None, found.error, seconds, **chosen)
 
 
 def auto_epochs(epochs: int) -> int:

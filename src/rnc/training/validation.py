@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from rnc.data.table import Table
-from rnc.loss.pairwise import Pairwise
+from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
-from rnc.training.probe import probe_error, solve_head
+from rnc.training.probe import HeadFit, probe_error, solve_head
 
 if TYPE_CHECKING:  # takes seconds to import
     from lightning.fabric import Fabric
@@ -30,7 +30,7 @@ class Validation:
         self, fabric: "Fabric", model: Regressor, table: Table, label_distance: str | Pairwise
     ) -> None:
         self.fabric, self.model, self.table = fabric, model, table
-        self.measure = error_measure(label_distance)
+        self.measure, self.period = error_measure(label_distance), circle_of(label_distance)
 
     def model_error(self) -> float:
         """The error of the model's predictions; infinite if one is not finite."""
@@ -59,7 +59,14 @@ class Validation:
         features = torch.tensor(self.model.embed_prepared(self.table.x[rows]), device=device)
         return features, torch.tensor(self.table.y[rows], device=device)
 
-    def solve_head(self, weights: Tensor | None) -> tuple[float, float]:
-        """Solve the head on the encoder as it is; its training loss and validation error."""
-        rows = (*self.embedded("train"), *self.embedded("val"))
-        return solve_head(self.model.head, *rows, measure=self.measure, weights=weights)
+    def solve_head(self, weights: Tensor | None, balance: float | None) -> HeadFit:
+        """Solve the head on the encoder as it is; the arguments are those of `solve_head`."""
+        return solve_head(
+            self.model.head,
+            *self.embedded("train"),
+            *self.embedded("val"),
+            measure=self.measure,
+            weights=weights,
+            balance=balance,
+            period=self.period,
+        )

@@ -42,6 +42,8 @@ def _answer(run: ReportRun) -> Answer:
         for key, value in run.scores("test").items()
     }
     scores = run.folder.scores | {"test": test}
+    if run.other_seeds:
+        scores.pop("head", None)  # each seed has its own
     if run.config.get("name"):  # one of a plan, which nobody continues by hand
         scores["training"] = run.scores("training") | {"epochs": None}
     try:

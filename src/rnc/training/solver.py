@@ -1,0 +1,178 @@
+"""The weights of a linear head that minimise its loss on fixed features, with a ridge penalty.
+
+    mean_i w_i loss(W x_i + b, y_i) + penalty |W|^2
+
+mse, huber, and l1 with a rounded corner are means over the targets. Each is solved by itself, by
+Newton's method, which ends after a few steps: the slope of the loss is curvature * clamp(r, -knee,
+knee) of the residual r, so that between two knees the objective is a parabola and Newton's step is
+exact. Only samples with |r| <= knee bend it; the matrix of their features is kept and changed by
+those that come and go. Along each direction the minimum is found exactly, from the sorted knees.
+(Madsen and Nielsen 1993, "A finite smoothing algorithm for linear l1 estimation".)
+
+Other heads take L-BFGS.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnc.heads import Head, HeadConfig
+
+ROUNDED_CORNER = 0.03
+"""How far from 0 the corner of l1 is rounded off, in scales of the head."""
+FLAT = 1e-10
+"""A gradient that counts as 0, of features and targets that are standardised."""
+LEAST_BEND = 1e-6
+"""Added to the curvature along the bias, over that of the loss: perhaps no sample bends it."""
+
+
+class Slope(NamedTuple):
+    """The slope of a loss, curvature * clamp(r, -knee, knee), at the residual r."""
+
+    knee: float
+    curvature: float
+
+
+def slope_of(config: HeadConfig) -> Slope | None:
+    """The slope of a head's loss, with the corner of l1 rounded off; None if it is another one."""
+    if config.name == "mse":
+        return Slope(math.inf, 2.0)
+    if config.name in ("l1", "huber"):
+        knee = ROUNDED_CORNER if config.name == "l1" else float(config.options["beta"])
+        return Slope(knee, 1 / knee)
+    return None
+
+
+def make_solver(head: Head, features: Tensor, targets: Tensor) -> "Newton | Lbfgs":
+    """What moves a head in float64 to its minimum, from where it is.
+
+    The features are (n, d), centred and of about unit size, in float64; targets are (n, t).
+    """
+    slope = slope_of(head.config)
+    if slope is None:
+        return Lbfgs(head, features, targets)
+    return Newton(head, slope, features, targets)
+
+
+class Lbfgs:
+    """Any loss, by L-BFGS."""
+
+    def __init__(self, head: Head, features: Tensor, targets: Tensor) -> None:
+        self.head, self.features, self.targets = head, features, targets
+        self.weights = features.new_ones(len(features))
+
+    def weigh(self, weights: Tensor) -> None:
+        """Let each sample count this much from now on: (n,), with mean 1."""
+        self.weights = weights
+
+    def minimise(self, penalty: float, steps: int) -> None:
+        """Move the head to the minimum with this penalty, or by so many steps."""
+        head = self.head
+        optimizer = torch.optim.LBFGS(
+            head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
+        )
+
+        def objective() -> Tensor:
+            optimizer.zero_grad()
+            loss = (self.weights * head.loss(head(self.features), self.targets)).mean()
+            total = loss + penalty * head.linear.weight.square().sum()
+            torch.autograd.backward(total)
+            return total
+
+        optimizer.step(objective)  # type: ignore[no-untyped-call]
+
+
+class Newton:
+    """A loss whose slope has two knees, by Newton's method, one target after the other."""
+
+    def __init__(self, head: Head, slope: Slope, features: Tensor, targets: Tensor) -> None:
+        self.head, self.basis = head, None
+        if features.shape[1] > features.shape[0]:  # ridge weights are sums of the samples' features
+            self.basis, triangle = torch.linalg.qr(features.T)
+            features = triangle.T
+        rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        columns = zip(targets.unbind(1), head.config.shift, head.config.scale, strict=True)
+        self.each = [
+            OneTarget(rows, (y.double() - shift) / scale, slope) for y, shift, scale in columns
+        ]
+
+    def weigh(self, weights: Tensor) -> None:
+        """Let each sample count this much from now on: (n,), with mean 1."""
+        for one in self.each:
+            one.weigh(weights / weights.numel() / len(self.each))
+
+    @torch.no_grad()
+    def minimise(self, penalty: float, steps: int) -> None:
+        """Move the head to the minimum with this penalty, or by so many steps."""
+        linear = self.head.linear
+        weight = linear.weight if self.basis is None else linear.weight @ self.basis
+        starts = torch.cat([weight, linear.bias[:, None]], dim=1)
+        pairs = zip(self.each, starts, strict=True)
+        found = torch.stack([one.minimise(start, penalty, steps) for one, start in pairs])
+        weight = found[:, :-1]
+        linear.weight.copy_(weight if self.basis is None else weight @ self.basis.T)
+        linear.bias.copy_(found[:, -1])
+
+
+class OneTarget:
+    """The loss of one target, sum_i share_i loss(rows_i . weight - u_i); the bias comes last."""
+
+    def __init__(self, rows: Tensor, u: Tensor, slope: Slope) -> None:
+        self.rows, self.u, self.slope = rows, u, slope
+        self.weigh(torch.full_like(u, 1 / len(u)))
+
+    def weigh(self, shares: Tensor) -> None:
+        """Let the samples have these shares from now on: (n,)."""
+        self.shares = shares
+        self.bent = torch.zeros_like(self.u, dtype=torch.bool)
+        """Which samples the matrix is made of: the sum of their shares of row^T row."""
+        self.matrix = self.rows.new_zeros(self.rows.shape[1], self.rows.shape[1])
+
+    def minimise(self, weight: Tensor, penalty: float, steps: int) -> Tensor:
+        """The weights at the minimum, from given ones on."""
+        knee, curvature = self.slope
+        ridge = torch.full_like(weight, 2 * penalty)
+        ridge[-1] = 0
+        least = ridge.clone()
+        least[-1] = LEAST_BEND * curvature
+        residuals, length = self.rows @ weight - self.u, weight.new_ones(())
+        for _ in range(steps):
+            pull = self.shares * curvature * residuals.clamp(-knee, knee)
+            gradient = self.rows.T @ pull + ridge * weight
+            if not (gradient.abs().max() > FLAT) & (length > 0):
+                break
+            self._bend(residuals.abs() <= knee)
+            hessian = curvature * self.matrix + torch.diag(least)
+            factor, failed = torch.linalg.cholesky_ex(hessian)
+            if failed:
+                break
+            step = -torch.cholesky_solve(gradient[:, None], factor)[:, 0]
+            change = self.rows @ step
+            length = self._length(residuals, change, gradient @ step, ridge @ step.square())
+            weight, residuals = weight + length * step, residuals + length * change
+        return weight
+
+    def _bend(self, bent: Tensor) -> None:
+        """Let the matrix be made of these samples."""
+        for sign, moved in ((1, bent & ~self.bent), (-1, self.bent & ~bent)):
+            rows, shares = self.rows[moved], self.shares[moved]
+            self.matrix.addmm_(rows.T, rows * shares[:, None], alpha=sign)
+        self.bent = bent
+
+    def _length(self, residuals: Tensor, change: Tensor, slope: Tensor, ridge: Tensor) -> Tensor:
+        """How often the change takes the slope along it, which is negative at first, to 0."""
+        knee, curvature = self.slope
+        if math.isinf(knee):
+            return torch.ones_like(slope)
+        bend = self.shares * curvature * change.square()
+        side, none = torch.where(change < 0, -knee, knee), slope.new_zeros(1)
+        comes, goes = (-side - residuals) / change, (side - residuals) / change
+        times = torch.where(change.repeat(2) == 0, 0.0, torch.cat([comes, goes])).clamp(min=0)
+        times, order = torch.cat([none, times]).sort()
+        bends = ridge + torch.cat([none, bend, -bend])[order].cumsum(0)  # after each time
+        slopes = torch.cat([slope[None], bends[:-1] * times.diff()]).cumsum(0)  # at each time
+        last = (slopes <= 0).sum().clamp(min=1) - 1
+        following = times[(last + 1).clamp(max=len(times) - 1)]
+        return torch.minimum(times[last] - slopes[last] / bends[last].clamp(min=1e-300), following)
