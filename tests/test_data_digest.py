@@ -19,6 +19,10 @@ def test_the_digest_stays_the_one_that_names_old_run_folders():
     assert TABLE.digest == "184ba2c10b2963784e444404ad61bb2f"
 
 
+def test_groups_do_not_change_the_digest():
+    assert dataclasses.replace(TABLE, group=np.arange(20) % 4).digest == TABLE.digest
+
+
 def test_another_target_split_input_name_or_subgroup_is_another_table():
     y, split, x, names = TABLE.y.copy(), TABLE.split.copy(), TABLE.x.copy(), TABLE.names.copy()
     y[3] += 1

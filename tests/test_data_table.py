@@ -53,6 +53,19 @@ def test_several_targets_keep_their_order(tmp_path):
     assert [c["name"] for c in table.preprocessing["columns"]] == ["a"]
 
 
+def test_rows_that_belong_together_are_known_of_rows_that_are_left(tmp_path):
+    person = np.arange(40) // 2
+    path = csv_of(tmp_path, person=person, b=[None, *range(39)])
+    table = read_table(path, target="b", group_column="person", drop_missing=True)
+    assert table.group.tolist() == person[1:].tolist()
+    assert read_table(path, target="age").group is None
+    photo = photos(tmp_path, person=person[:20])
+    (tmp_path / "photos" / "04.png").write_text("no picture")
+    options = {"images": tmp_path / "photos", "target": "age", "group_column": "person"}
+    table = read_table(photo, **options, skip_bad=True)
+    assert table.group.tolist() == np.delete(person[:20], 4).tolist()
+
+
 def test_targets_split_and_group_are_no_features(tmp_path):
     path = csv_of(
         tmp_path,

@@ -40,6 +40,7 @@ class LabelColumns:
     names: NDArray[np.str_]
     subgroup: dict[str, NDArray[Any]]
     skipped: tuple[Skipped, ...]
+    group: NDArray[Any] | None = None
 
     def without(self, rows: Iterable[int], skipped: tuple[Skipped, ...]) -> "LabelColumns":
         """The labels of the other rows."""
@@ -52,6 +53,7 @@ class LabelColumns:
             names=self.names[kept],
             subgroup={name: values[kept] for name, values in self.subgroup.items()},
             skipped=self.skipped + skipped,
+            group=None if self.group is None else self.group[kept],
         )
 
 
@@ -171,7 +173,8 @@ def read_labels(
     if not fitted:
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name]) for name in roles.subgroup}
-    return LabelColumns(y, roles.targets, split, ids, subgroup, (*skipped, *dropped)), usable
+    left_out = (*skipped, *dropped)
+    return LabelColumns(y, roles.targets, split, ids, subgroup, left_out, group), usable
 
 
 def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> None:

@@ -63,10 +63,13 @@ class Table:
     """The feature columns as they were before preprocessing, n rows; None for other kinds."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the data were read."""
+    group: NDArray[Any] | None = None
+    """Which rows belong together, as those of a person; None if each stands alone."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
         columns |= {} if self.raw is None else {"raw": self.raw}
+        columns |= {} if self.group is None else {"group": self.group}
         for name, values in columns.items():
             if len(values) != len(self.x):
                 raise DataError(
