@@ -170,8 +170,8 @@ def test_epochs_of_heads_follow_those_of_the_encoder() -> None:
 
 def test_the_paper_trains_its_heads_and_quick_solves_them() -> None:
     data = Data.of_table(columns())
-    assert base_config(data, "paper", None, {}).head_solver == "sgd"
-    assert base_config(data, "quick", None, {}).head_solver == "exact"
+    assert base_config(data, "paper", None, {}).resolve().head_solver == "sgd"
+    assert base_config(data, "quick", None, {}).resolve().head_solver == "exact"
 
 
 def test_gaze_has_the_bins_of_the_paper_for_each_angle() -> None:

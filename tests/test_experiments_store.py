@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rnc.config import SPEED_ONLY
+from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data import Table
 from rnc.experiments import store as module
 from rnc.experiments.cost import cost_of
@@ -18,7 +18,7 @@ from rnc.files import read_tensors
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
 from rnc.training.batches import Batches
-from training_cases import columns, quick, signals
+from training_cases import columns, images, quick, signals
 
 TABLE = columns()
 
@@ -131,6 +131,54 @@ def test_runs_of_the_first_version_are_still_found() -> None:
     assert run_key(planned(scheme="end2end", head="mse")) == "65573c070e77ab99"
     assert (run_key(supcon), encoder_key(supcon)) == ("9bd1ce5deae48100", "d32e36f68c683a67")
     assert run_key(planned(start=planned(scheme="end2end"))) == "3942fe7328391627"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"erase": 0.5}, {"average": 0.9}, {"warm_up": 1}, {"balance": 0.5}, {"weight_decay": 5e-4}],
+)
+def test_a_part_of_the_recipe_makes_a_run_another(changes) -> None:
+    assert run_key(planned(**changes)) != run_key(planned())
+    is_shared = "balance" in changes
+    assert (encoder_key(planned(**changes)) == encoder_key(planned())) == is_shared
+
+
+def test_what_predictions_average_over_leaves_the_encoder_as_it_is() -> None:
+    table = images()
+    plain, mirrored = planned(table), planned(table, test_views="mirror")
+    assert run_key(plain) != run_key(mirrored)
+    assert encoder_key(plain) == encoder_key(mirrored)
+
+
+def test_views_make_a_run_another_where_they_change_it() -> None:
+    ends = {"scheme": "end2end"}
+    assert run_key(planned(**ends)) == run_key(planned(views=1, **ends))
+    assert run_key(planned(**ends)) != run_key(planned(views=2, **ends))
+    assert run_key(planned(views=2, preset="best", **ends)) == run_key(
+        planned(preset="best", **ends)
+    )
+    assert run_key(planned(views=2)) == run_key(planned())
+    tuned = {"scheme": "finetune"}  # two views fill its batches with as many samples
+    assert run_key(planned(views=2, **tuned)) != run_key(planned(**tuned))
+    assert encoder_key(planned(views=2, **tuned)) == encoder_key(planned(**tuned))
+
+
+def test_runs_of_an_older_version_are_read_as_they_were_meant() -> None:
+    new = ("erase", "average", "warm_up", "test_views", "balance")
+    older = {
+        "views": 2,
+        "crop": False,
+        "crop_scale": 0.2,
+        "preset": "quick",
+        "head_solver": "exact",
+    }
+    fields = {k: v for k, v in (quick().to_json() | older).items() if k not in new}
+    table = images()
+    read = [FitConfig.from_json({**fields, "scheme": scheme}) for scheme in ("end2end", "probe")]
+    for config in read:
+        same = planned(table, scheme=config.scheme, crop=False)
+        assert run_key(PlannedRun(table, canonical(config, table))) == run_key(same)
+        assert canonical(config, table).head_views == 1
 
 
 def later_field(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

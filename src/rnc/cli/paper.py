@@ -22,7 +22,7 @@ _SOURCES = f"digits, a dataset's name, or a {DATA_FILES} file"
 SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
 """Fields that the lines of a table differ in: no flags of these commands."""
 
-PresetFlag = Annotated[str, "paper: 400 epochs; quick: a first look"]
+PresetFlag = Annotated[str, "best: our recipe; paper: 400 epochs; quick: a first look"]
 End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
 
 
@@ -75,7 +75,7 @@ def reproduce(
         typer.Argument(
             help="main, sota, correlation, transfer, unseen, ablation-positives, "
             "ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, "
-            "efficiency, corruptions, reduced-data, spurious; or all",
+            "efficiency, corruptions, reduced-data, spurious; or all; or recipe, a study of ours",
             show_default=False,
         ),
     ],
@@ -88,6 +88,8 @@ def reproduce(
         int | None,
         typer.Option(min=1, help="how many; default: 3, for std 5; with preset quick 1, for std 3"),
     ] = None,
+    method: Annotated[list[str] | None, "train only this method of the table; may repeat"] = None,
+    finished: Annotated[bool, "train nothing: the table of what is finished"] = False,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
     **options: Any,
@@ -99,6 +101,7 @@ def reproduce(
         rnc reproduce main
         rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
         rnc reproduce all --data houses.csv --target price --nuisance town
+        rnc reproduce recipe --data houses.csv --target price --out studies/houses
 
     Runs that are finished are not trained again, whichever table they were trained for.
     """
@@ -123,6 +126,8 @@ def reproduce(
             preset=config.preset,
             fit=fit,
             end2end_lr=end2end_lr,
+            methods=method or (),
+            train=not finished,
             command=typed_command(),
             show=show,
             say=partial(print, flush=True),

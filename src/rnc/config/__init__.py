@@ -292,8 +292,11 @@ class FitConfig:
                 f"This run was made by another version: config.json has {', '.join(unknown)}, "
                 "which this one does not know. Use the version that made it."
             )
-        if "erase" not in fields and fields.get("views") == 2:
-            fields = fields | {"views": None}  # an older version, where 2 did not mean end to end
+        if "erase" not in fields:  # an older version
+            if fields.get("views") == 2:
+                fields = fields | {"views": None}  # 2 did not mean end to end
+            if not fields.get("crop", True):
+                fields = fields | {"crop_scale": None}  # it was there, and not looked at
         return cls(**fields)
 
 

@@ -9,7 +9,8 @@ All of them are plans of one engine:
 plan.py        what a plan is: lines of planned runs, and how each is scored
 store.py       runs and encoders, found by what they are
 run.py         the engine: trains what is missing, scores, writes
-demo.py comparison.py results.py retraining.py     the plans
+demo.py comparison.py results.py recipe.py retraining.py     the plans
+paired.py      how much errors differ on the same samples, with intervals
 published.py   the paper's numbers
 """
 

@@ -50,7 +50,7 @@ class Method:
         return setting.runs(own=own, **{"scheme": scheme, **self.changes})
 
 
-_VIEWS = {"views": 2}
+_VIEWS = {"views": None}  # two, and of fine-tuning as many as the preset has
 METHODS = (
     Method("SimCLR", {"objective": "simclr", **_VIEWS}),
     Method("DINO", {"objective": "dino", **_VIEWS}),

@@ -1,6 +1,7 @@
 """reproduce: from the name of a result of the paper to its table."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 from rnc.config import Preset
 from rnc.data.table import Table
 from rnc.experiments.data import Data
-from rnc.experiments.plan import Row, Setting, base_config
-from rnc.experiments.results import RESULTS
+from rnc.experiments.plan import Plan, Row, Setting, base_config
+from rnc.experiments.recipe import recipe
+from rnc.experiments.results import RESULTS, MakePlan
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
 from rnc.experiments.write import table
@@ -18,6 +20,8 @@ from rnc.run.folder import DoesNotApply
 from rnc.training.record import ShowRecord
 
 EVERY_RESULT = "all"
+STUDIES: dict[str, MakePlan] = {"recipe": recipe}
+"""Results that the paper does not have; each chooses its presets itself."""
 SEEDS: dict[str, int] = {"best": 3, "paper": 3, "quick": 1}
 STD_SEEDS: dict[str, int] = {"best": 5, "paper": 5, "quick": 3}
 """For `std`: a spread needs more seeds."""
@@ -33,6 +37,8 @@ def reproduce(
     epochs: int | None = None,
     fit: Mapping[str, Any] | None = None,
     end2end_lr: float | None = None,
+    methods: Sequence[str] = (),
+    train: bool = True,
     command: str = "",
     show: ShowRecord = lambda record: None,
     say: Say = print,
@@ -43,14 +49,17 @@ def reproduce(
     results that do not apply to the data are left out, and `say` is told why.
 
     Args:
-        name: a key of RESULTS, or "all".
+        name: a key of RESULTS, or "all" of them; or "recipe", a study that is not the paper's.
         data: a table, `Data`, or "digits" for the demo.
         out: the folder of runs, encoders and tables.
         seeds: how often to train; by default 3, for std 5 (preset quick: 1, and 3).
-        preset: paper: its epochs and optimizer; quick: a first look.
+        preset: best: our recipe; paper: its epochs and optimizer; quick: a first look. The lines
+            of "recipe" have their own.
         epochs: of encoders and end-to-end training; those of heads and fine-tuning follow.
         fit: further fields of FitConfig, for all runs.
         end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
+        methods: which methods of the table to train; all by default.
+        train: whether to train what is missing; if not, the table has what is finished.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
         say: takes lines of text: cost, progress, the table.
@@ -60,18 +69,23 @@ def reproduce(
     ...
     ValueError: There is no result 'mian'; known are main, sota, correlation, transfer, unseen, \
 ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, \
-efficiency, corruptions, reduced-data, spurious, all. Did you mean 'main'?
+efficiency, corruptions, reduced-data, spurious, recipe, all. Did you mean 'main'?
     """
     names = result_names(name)
     chosen = chosen_data(data)
-    base = base_config(chosen, preset, epochs, fit or {})
+    if name in STUDIES and "preset" in (fit or {}):
+        raise ValueError(f"The lines of {name} have presets of their own: leave out --preset.")
+    given = dict(fit or {}) | ({} if epochs is None else {"epochs": epochs})
     store = Store(Path(out), chosen.source, command)
     rows: list[Row] = []
     for one in names:
-        count = seeds or (STD_SEEDS if one == "std" else SEEDS)[preset]
-        setting = Setting(chosen, base, count, end2end_lr)
+        by = "best" if one in STUDIES else preset
+        count = seeds or (STD_SEEDS if one == "std" else SEEDS)[by]
+        base = base_config(chosen, by, None, {**given, "preset": by})
+        setting = Setting(chosen, base, count, end2end_lr, given)
         try:
-            plan = RESULTS[one](setting)
+            plan = _only((RESULTS | STUDIES)[one](setting), methods)
+            plan = plan if train else _finished(plan, store)
         except DoesNotApply as error:
             if name != EVERY_RESULT:
                 raise
@@ -88,16 +102,40 @@ def result_names(name: str) -> list[str]:
     """The results that a name stands for; raises for a name that is none."""
     if name == EVERY_RESULT:
         return list(RESULTS)
-    if name not in RESULTS:
-        close = get_close_matches(name, RESULTS, n=1)
+    known = [*RESULTS, *STUDIES]
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        known = ", ".join([*RESULTS, EVERY_RESULT])
-        raise ValueError(f"There is no result {name!r}; known are {known}.{hint}")
+        names = ", ".join([*known, EVERY_RESULT])
+        raise ValueError(f"There is no result {name!r}; known are {names}.{hint}")
     return [name]
+
+
+def _only(plan: Plan, methods: Sequence[str]) -> Plan:
+    """The plan with the lines of some methods; of all if none is named."""
+    known = list(dict.fromkeys(line.method for line in plan.lines))
+    if unknown := [method for method in methods if method not in known]:
+        raise ValueError(
+            f"There is no method {', '.join(map(repr, unknown))} in this table; known are "
+            f"{', '.join(map(repr, known))}."
+        )
+    lines = [line for line in plan.lines if not methods or line.method in methods]
+    return dataclasses.replace(plan, lines=lines)
+
+
+def _finished(plan: Plan, store: Store) -> Plan:
+    """The plan with those of its runs that are finished, and without lines that have none."""
+    lines = []
+    for line in plan.lines:
+        if runs := tuple(run for run in line.runs if store.is_finished(run)):
+            lines.append(dataclasses.replace(line, runs=runs))
+    if not lines:
+        raise DoesNotApply(f"None of its runs is finished below {store.out}. Train them first.")
+    return dataclasses.replace(plan, lines=lines)
 
 
 def _join(out: Path) -> None:
     """report.md: the sections of all results so far, in the order of the paper."""
-    parts = [out / f"{name}.md" for name in RESULTS]
+    parts = [out / f"{name}.md" for name in (*RESULTS, *STUDIES)]
     texts = [part.read_text(encoding="utf-8") for part in parts if part.exists()]
     write_text(out / "report.md", "# Results of the paper, reproduced\n\n" + "\n".join(texts))

@@ -2,6 +2,7 @@
 
 PlannedRun  one training: data, config, and where its encoder comes from
 Line        a line of a table: a method, its runs, its scores
+Outcome     a line and its finished runs
 Plan        a table
 Setting     what the runs of a plan have in common; makes planned runs
 """
@@ -17,9 +18,10 @@ from rnc.data.table import Table
 from rnc.experiments.data import Data
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
+from rnc.metrics.bootstrap import Interval
 from rnc.run.folder import RunFolder
 
-HEAD_FIELDS = ("head_epochs", "head_batch_size", "head_lr", "head_solver")
+HEAD_FIELDS = ("head_epochs", "head_batch_size", "head_lr", "head_solver", "balance")
 """Fields that only the stage of the head looks at."""
 BIN_FIELDS = ("low", "high", "step")
 _REPRESENTATION = (
@@ -38,7 +40,11 @@ _UNUSED: dict[str, tuple[str, ...]] = {
 }
 """Fields that a scheme does not look at: runs that differ only in them are the same run."""
 
+BY_HEAD = ("end2end", "two-stage")
+"""Schemes whose first stage is by a head's loss alone."""
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(FitConfig)}
+_UNUSED_VALUES = _DEFAULTS | {"head_solver": "exact", "balance": 0.0}
+"""What unused fields are set to: where a default came to depend on the preset, the former one."""
 
 
 class OwnObjective(NamedTuple):
@@ -86,6 +92,13 @@ class Line:
     scores: Mapping[str, Score]
 
 
+class Outcome(NamedTuple):
+    """A line, and what its runs left; fewer where a training diverged."""
+
+    line: Line
+    finished: Sequence[Finished]
+
+
 class Row(NamedTuple):
     """What came out for one score of one line, and what the paper says."""
 
@@ -96,6 +109,12 @@ class Row(NamedTuple):
     """One per seed; fewer where a training diverged."""
     paper: float | None = None
     paper_sd: float | None = None
+    interval: Interval | None = None
+    """95 % interval of the mean over the seeds, by which test samples there are."""
+
+
+Derive = Callable[[Sequence[Row], Sequence[Outcome]], list[Row]]
+"""All rows of a table, from those of its lines and the runs that they come from."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +131,8 @@ class Plan:
     """File name of that report; by default that of the table."""
     grouped: bool = False
     """Whether each setting has a heading, below which the line with the lowest score is first."""
-    derive: Callable[[Sequence[Row]], list[Row]] = field(default=lambda rows: [])
-    """Further rows, computed from those of the lines."""
+    derive: Derive = field(default=lambda rows, outcomes: list(rows))
+    """What adds further rows to those of the lines."""
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -131,6 +150,20 @@ class Setting:
     """How many; the first one is base.seed."""
     end2end_lr: float | None = None
     """Learning rate where a head's loss trains the encoder, if it is not that of base."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of FitConfig that the caller chose for all runs."""
+
+    def with_preset(self, preset: Preset, *, without: Sequence[str] = ()) -> "Setting":
+        """The same data and seeds by another preset.
+
+        Args:
+            preset: what chooses the fields that the caller did not.
+            without: fields that it chooses even where the caller did.
+        """
+        given = {k: v for k, v in self.given.items() if k != "preset" and k not in without}
+        rate = None if "lr" in without else self.end2end_lr
+        base = base_config(self.data, preset, None, given)
+        return dataclasses.replace(self, base=base, end2end_lr=rate, given=given)
 
     def runs(
         self,
@@ -190,7 +223,7 @@ def base_config(
     if epochs is not None:
         fields["epochs"] = epochs
     if "epochs" in fields and "head_epochs" not in fit:
-        usual = FitConfig(preset=preset).resolve()
+        usual = FitConfig(preset=preset).resolve(kind=data.table.kind)
         assert usual.epochs is not None
         assert usual.head_epochs is not None
         fields["head_epochs"] = max(1, round(fields["epochs"] * usual.head_epochs / usual.epochs))
@@ -207,13 +240,14 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
 
     >>> table = Data.of_digits().table
     >>> a = canonical(FitConfig(scheme="end2end", temperature=1.0), table)
-    >>> a == canonical(FitConfig(scheme="end2end", epochs=200), table), a.batch_size
+    >>> a == canonical(FitConfig(scheme="end2end", optimizer="sgd"), table), a.batch_size
     (True, 256)
     """
     rows = len(table.rows("train"))
     config = config.resolve(rows, table.kind)
     assert config.batch_size is not None
-    changes: dict[str, Any] = {name: _DEFAULTS[name] for name in _UNUSED.get(config.scheme, ())}
+    unused = _UNUSED.get(config.scheme, ())
+    changes: dict[str, Any] = {name: _UNUSED_VALUES[name] for name in unused}
     changes["batch_size"] = min(config.batch_size, rows)
     config = dataclasses.replace(config, **changes)
     if not (HEADS[config.head].binned or config.counts_in_bins):

@@ -4,6 +4,7 @@ A function raises DoesNotApply where the data lack something that its result nee
 a function, a line in RESULTS, its numbers in published.csv, a line in docs/reproduce.md.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,7 +15,8 @@ from rnc.data.table import Table
 from rnc.experiments import scores
 from rnc.experiments.comparison import METHODS
 from rnc.experiments.data import DIGITS
-from rnc.experiments.plan import Line, Plan, PlannedRun, Row, Setting
+from rnc.experiments.paired import with_differences
+from rnc.experiments.plan import Line, Outcome, Plan, PlannedRun, Row, Setting
 from rnc.experiments.published import (
     BIMODAL,
     FINETUNE,
@@ -33,6 +35,8 @@ from rnc.run.folder import DoesNotApply
 MakePlan = Callable[[Setting], Plan]
 
 TWO_VIEWS = 2
+FEW_LABELS = (1.0, 0.2, 0.05)
+"""Shares of the training rows with preset best."""
 IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
 SHORTER = 2
 """With resnet50 the digits train for this fraction of the epochs: all of them would take a CPU half
@@ -261,10 +265,12 @@ def efficiency(setting: Setting) -> Plan:
     )
 
 
-def _ratio(rows: Sequence[Row]) -> list[Row]:
+def _ratio(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
+    if len(rows) < 2:  # the caller chose one of the methods
+        return list(rows)
     supcon, rnc = (row.values for row in rows)
     values = tuple(b / a for a, b in zip(supcon, rnc, strict=False))
-    return [Row(RATIO, "", scores.SECONDS, values)]
+    return [*rows, Row(RATIO, "", scores.SECONDS, values)]
 
 
 def corruptions(setting: Setting) -> Plan:
@@ -290,15 +296,17 @@ def corruptions(setting: Setting) -> Plan:
 def reduced_data(setting: Setting) -> Plan:
     """Error with fewer training rows."""
     table = setting.data.table
-    rows = len(table.rows("train"))
-    imdb = setting.data.name == "imdb-wiki"
-    sizes = [n for n in IMDB_SIZES if n <= rows] if imdb else [round(s * rows) for s in SHARES]
+    rows, is_best = len(table.rows("train")), setting.base.preset == "best"
+    sizes = [max(1, round(s * rows)) for s in (FEW_LABELS if is_best else SHARES)]
+    if setting.data.name == "imdb-wiki":
+        sizes = [n for n in IMDB_SIZES if n <= rows]
     lines: list[Line] = []
     for n in sizes:
         part = partial(with_size, table, n)
         lines += _l1_and_rnc(setting, None, f"{n:,} training rows", table=part)
     about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
-    return Plan("Fewer training rows", about, lines)
+    plan = Plan("Fewer training rows", about, lines)
+    return dataclasses.replace(plan, derive=with_differences("L1")) if is_best else plan
 
 
 def spurious(setting: Setting) -> Plan:
@@ -350,9 +358,10 @@ def _line(setting: Setting, method: str, runs: tuple[PlannedRun, ...], how: str 
 
 
 def _l1_and_rnc(setting: Setting, columns: Any = None, how: str = "", **changes: Any) -> list[Line]:
-    """The two lines of most figures."""
+    """The two lines of most figures; with preset best, both end with the head of that preset."""
     columns = columns or scores.errors_and_r2(setting.base.label_distance)
+    scheme = "two-stage" if setting.base.preset == "best" else "end2end"
     return [
-        Line("L1", how, setting.end2end(**changes), columns),
+        Line("L1", how, setting.runs(scheme=scheme, **changes), columns),
         Line("RnC(L1)", how, setting.rnc(**changes), columns),
     ]

@@ -10,7 +10,7 @@ from rnc.analyses.registry import analyse
 from rnc.data.table import Table
 from rnc.experiments.cost import Cost, cost_of, epoch_size
 from rnc.experiments.data import DIGITS, Data
-from rnc.experiments.plan import Finished, Line, Plan, PlannedRun, Row, Setting
+from rnc.experiments.plan import Finished, Line, Outcome, Plan, PlannedRun, Row, Setting
 from rnc.experiments.published import Published, RowKey, published
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
@@ -35,15 +35,16 @@ def run_plan(
     paper = published(name, setting.data.name)
     watch = _Watch(cost, show, say)
     rows: list[Row] = []
-    finished: list[list[Finished]] = []
+    outcomes: list[Outcome] = []
     with _one_thread_for_digits(setting.data):
         for line in plan.lines:
-            finished.append(_finish(line, store, watch, say))
+            finished = _finish(line, store, watch, say)
+            outcomes.append(Outcome(line, finished))
             for score, compute in line.scores.items():
-                values = tuple(compute(run) for run in finished[-1])
-                rows.append(_with_paper(Row(line.method, line.setting, score, values), paper))
-        rows += [_with_paper(row, paper) for row in plan.derive(rows)]
-        report = _report(name, plan, finished, store) if plan.analyses else None
+                values = tuple(compute(run) for run in finished)
+                rows.append(Row(line.method, line.setting, score, values))
+        rows = [_with_paper(row, paper) for row in plan.derive(rows, outcomes)]
+        report = _report(name, plan, outcomes, store) if plan.analyses else None
     write_csv(store.out / f"{name}.csv", rows)
     how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}"
     text = section(name, plan, rows, data=setting.data.name, how=how)
@@ -124,13 +125,13 @@ def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
     return row if number is None else row._replace(paper=number.mean, paper_sd=number.sd)
 
 
-def _report(name: str, plan: Plan, finished: Sequence[Sequence[Finished]], store: Store) -> Path:
+def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store) -> Path:
     """A report of all runs; those of the first seed have the analyses of the plan."""
-    for first in (runs[0] for runs in finished if runs):
+    for first in (outcome.finished[0] for outcome in outcomes if outcome.finished):
         for analysis in plan.analyses:
             if not first.run.has_analysis(analysis):
                 analyse(first.run, analysis)
-    folders = [one.folder for runs in finished for one in runs]
+    folders = [one.folder for outcome in outcomes for one in outcome.finished]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 
 

@@ -6,11 +6,17 @@ from statistics import median
 import numpy as np
 
 from rnc.analyses.registry import analyse
-from rnc.experiments.plan import Finished, Score
+from rnc.experiments.plan import BY_HEAD, Finished, Score
 from rnc.experiments.published import ANGULAR, MAE, R2
 from rnc.experiments.subsets import Ranges, inside
 
 SECONDS = "seconds per epoch"
+VALIDATION = "validation error"
+EPOCHS = "epochs"
+SAMPLES = "samples per step"
+"""Views of a sample count each."""
+COUNTS = (EPOCHS, SAMPLES)
+"""Scores that are whole numbers."""
 
 
 def errors(label_distance: str) -> Mapping[str, Score]:
@@ -49,6 +55,25 @@ def seconds(finished: Finished) -> float:
     records = finished.run.records
     epochs = [record.seconds for record in records if record.stage == records[0].stage]
     return float(median(epochs[1:] or epochs))
+
+
+def validation(finished: Finished) -> float:
+    """The lowest error on the validation split."""
+    return float(finished.run.scores["validation_error"])
+
+
+def epochs(finished: Finished) -> float:
+    """Epochs of the first stage."""
+    count = finished.planned.config.epochs
+    assert count is not None  # a planned run has every default filled in
+    return float(count)
+
+
+def samples(finished: Finished) -> float:
+    """How many samples, or views of them, a step of the first stage sees."""
+    config = finished.planned.config
+    views = config.head_views if config.scheme in BY_HEAD else config.contrast_views
+    return float((config.batch_size or 1) * max(1, views))
 
 
 def readable(column: str) -> Score:

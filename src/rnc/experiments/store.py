@@ -19,8 +19,9 @@ from typing import Any
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.config.presets import PLAIN
 from rnc.data.source import DataSource
-from rnc.experiments.plan import BIN_FIELDS, HEAD_FIELDS, PlannedRun, canonical
+from rnc.experiments.plan import BIN_FIELDS, BY_HEAD, HEAD_FIELDS, PlannedRun, canonical
 from rnc.files import read_tensors, write_json
 from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
@@ -37,6 +38,7 @@ NOT_ENCODER = (
     "regularizer",
     "regularizer_weight",
     "lds",
+    "test_views",
     *HEAD_FIELDS,
 )
 """Fields that the training of an encoder by an objective does not look at."""
@@ -47,11 +49,14 @@ Trained = tuple[Mapping[str, Tensor] | None, list[Record]]
 
 def run_key(run: PlannedRun) -> str:
     """What identifies a planned run."""
+    config = run.config
     content: dict[str, Any] = {
         "data": run.table.digest,
-        "fit": _key_fields(run.config, SPEED_ONLY),
+        "fit": _key_fields(config, SPEED_ONLY),
         "start": None if run.start is None else source_key(run.start),
     }
+    if config.scheme == "finetune" and config.head_views > 1:  # beside the views of its encoder
+        content["head_views"] = config.head_views
     return _hash(content if run.own is None else {**content, "own": run.own.name})
 
 
@@ -92,19 +97,25 @@ _FIRST_FIELDS = (
     "positives rnc_weight image_size views crop crop_scale flip color grayscale seed"
 )
 """Fields of FitConfig when keys were first made."""
+_OFF = {"erase": 0.0, "average": 0.0, "warm_up": 0, "test_views": "plain", "balance": 0.0}
+"""What later fields are in runs that were trained before them, where that is not the default."""
 
 
 def _key_fields(config: FitConfig, left_out: tuple[str, ...]) -> dict[str, Any]:
     """The fields that a key is made of.
 
-    A field that FitConfig got later counts only where it differs from its default, so that runs
-    which were trained before it are still found.
+    A field that FitConfig got later counts only where it differs from what was done before it, so
+    that runs which were trained then are still found. Views, and the scale of crops even where
+    there are none, are numbers as they were.
     """
     first = _FIRST_FIELDS.split()
-    later = {f.name: f.default for f in dataclasses.fields(config) if f.name not in first}
+    later = {f.name: f.default for f in dataclasses.fields(config) if f.name not in first} | _OFF
+    views = config.head_views if config.scheme in BY_HEAD else config.contrast_views
+    numbers: dict[str, Any] = {"views": views}
+    numbers |= {} if config.crop else {"crop_scale": PLAIN["crop_scale"]}
     return {
         name: value
-        for name, value in config.to_json().items()
+        for name, value in (config.to_json() | numbers).items()
         if name not in left_out and not (name in later and value == later[name])
     }
 

@@ -9,9 +9,14 @@ from statistics import mean, stdev
 
 from rnc.experiments.plan import Plan, Row
 from rnc.experiments.published import SOURCES
+from rnc.experiments.scores import COUNTS
 from rnc.files import write_text
+from rnc.metrics.bootstrap import Interval
 
-COLUMNS = ("method", "setting", "score", "mean", "sd", "seeds", "paper", "paper_sd", "values")
+COLUMNS = (
+    *("method", "setting", "score", "mean", "sd", "seeds"),
+    *("low", "high", "paper", "paper_sd", "values"),
+)
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
@@ -22,7 +27,8 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     for row in rows:
         middle, spread = summary(row.values)
         values = " ".join(f"{value:.6g}" for value in row.values)
-        cells = (middle, spread, len(row.values), row.paper, row.paper_sd)
+        ends = row.interval or (None, None)
+        cells = (middle, spread, len(row.values), *ends, row.paper, row.paper_sd)
         shown = ["" if cell is None else f"{cell:.6g}" for cell in cells]
         writer.writerow([row.method, row.setting, row.score, *shown, values])
     write_text(path, text.getvalue())
@@ -81,12 +87,27 @@ def _by_first_score(
 
 def _cells(row: Row | None, *, paper: bool) -> list[str]:
     """Ours, and the paper's where the column has one."""
-    ours = "" if row is None else with_spread(*summary(row.values))
+    ours = "" if row is None else _ours(row)
     if not paper:
         return [ours]
     if row is None or row.paper is None:
         return [ours, ""]
     return [ours, with_spread(row.paper, row.paper_sd, digits=3)]
+
+
+def _ours(row: Row) -> str:
+    """Mean and spread of a row, and its interval."""
+    middle, spread = summary(row.values)
+    if middle is not None and row.score in COUNTS:
+        return f"{middle:.0f}"
+    return with_spread(middle, spread) + _between(row.interval)
+
+
+def _between(interval: Interval | None) -> str:
+    """An interval in brackets; nothing where there is none."""
+    if interval is None:
+        return ""
+    return f" ({with_spread(interval.low, None, 3)} to {with_spread(interval.high, None, 3)})"
 
 
 def seed_table(rows: Sequence[Row]) -> list[list[str]]:

@@ -119,7 +119,7 @@ def _check(
 def _sums(columns: list[Columns], groups: NDArray[Any]) -> list[Columns]:
     """The sums of columns (n,) over each group: (g,) for each column."""
     codes = np.unique(groups, return_inverse=True)[1]
-    return [np.bincount(codes, weights=column) for column in columns]
+    return [np.asarray(np.bincount(codes, column), np.float64) for column in columns]
 
 
 def _ratio_interval(

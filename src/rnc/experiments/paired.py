@@ -1,0 +1,98 @@
+"""How much the errors of methods differ on the same test samples, with intervals.
+
+The errors of a sample are averaged over the seeds first. An interval then says which differences
+another draw of test samples could turn round. Where the table says which samples belong together,
+as those of a person, whole groups are drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnc.experiments.plan import Derive, Finished, Outcome, Row
+from rnc.experiments.published import ANGULAR, MAE
+from rnc.metrics import Columns, angular_error
+from rnc.metrics.bootstrap import Interval, change_interval, mean_interval
+from rnc.run.predictions import Predictions
+
+
+def difference_name(baseline: str) -> str:
+    """The column of differences to a baseline."""
+    return f"% to {baseline}"
+
+
+def with_differences(baseline: str) -> Derive:
+    """What adds intervals to the errors, and a row of differences to every line but the baseline's.
+
+    A difference is in percent of the baseline's error in the same setting, over the seeds that both
+    have.
+    """
+
+    def derive(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
+        errors = {(o.line.method, o.line.setting): _by_seed(o.finished) for o in outcomes}
+        groups = _groups(outcomes)
+        complete = []
+        for row in rows:
+            if row.score not in (MAE, ANGULAR):
+                complete.append(row)
+                continue
+            ours = errors[row.method, row.setting]
+            complete.append(row._replace(interval=_interval(ours, groups)))
+            theirs = errors.get((baseline, row.setting), {})
+            if row.method != baseline and ours.keys() & theirs.keys():
+                complete.append(_difference(row, ours, theirs, groups, baseline))
+        return complete
+
+    return derive
+
+
+def sample_errors(finished: Finished) -> Columns:
+    """The error of every test sample, (n,), whose mean is that of `scores.error`."""
+    predictions = _predictions(finished)
+    if finished.planned.config.label_distance != "angular":
+        return np.asarray(predictions.errors.mean(axis=1))
+    pairs = zip(predictions.predicted, predictions.truth, strict=True)
+    return np.array([angular_error(predicted[None], true[None]) for predicted, true in pairs])
+
+
+def _predictions(finished: Finished) -> Predictions:
+    return finished.run.predictions
+
+
+def _by_seed(finished: Sequence[Finished]) -> dict[int, Columns]:
+    return {one.planned.config.seed: sample_errors(one) for one in finished}
+
+
+def _groups(outcomes: Sequence[Outcome]) -> NDArray[Any] | None:
+    """Which test samples belong together, (n,): those of all runs are the same."""
+    tables = [one.planned.table for outcome in outcomes for one in outcome.finished]
+    if not tables or tables[0].group is None:
+        return None
+    group: NDArray[Any] = tables[0].group[tables[0].rows("test")]
+    return group
+
+
+def _interval(errors: Mapping[int, Columns], groups: NDArray[Any] | None) -> Interval | None:
+    return mean_interval(np.mean(list(errors.values()), axis=0), groups=groups) if errors else None
+
+
+def _difference(
+    row: Row,
+    ours: Mapping[int, Columns],
+    theirs: Mapping[int, Columns],
+    groups: NDArray[Any] | None,
+    baseline: str,
+) -> Row:
+    seeds = [seed for seed in ours if seed in theirs]
+    a, b = (np.array([errors[seed] for seed in seeds]) for errors in (ours, theirs))
+    changes = 100 * (a - b).mean(axis=1) / b.mean()
+    ends = change_interval(a.mean(axis=0), b.mean(axis=0), groups=groups)
+    return Row(
+        row.method,
+        row.setting,
+        difference_name(baseline),
+        tuple(changes.tolist()),
+        interval=None if ends is None else Interval(100 * ends.low, 100 * ends.high),
+    )

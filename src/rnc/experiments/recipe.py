@@ -1,0 +1,47 @@
+"""A study of the recipe: what ordering is worth where L1 is given all of the same.
+
+It is no table of the paper. Its lines have presets of their own, and the flags of the recipe hold
+for those of preset best: L1, plain and RnC, paper stay what the paper has.
+"""
+
+from rnc.experiments import scores
+from rnc.experiments.paired import with_differences
+from rnc.experiments.plan import Line, Plan, Setting
+
+L1_SAME = "L1, all of the same"
+RECIPE_FIELDS = (
+    *("erase", "average", "warm_up", "test_views", "balance", "views", "crop_scale"),
+    *("optimizer", "lr", "weight_decay", "head_solver"),
+)
+"""Fields that a recipe consists of."""
+
+
+def recipe(setting: Setting) -> Plan:
+    """L1 and RnC, each plain and with everything that preset best has."""
+    best, paper = setting.with_preset("best"), setting.with_preset("paper", without=RECIPE_FIELDS)
+    same = best.runs(scheme="two-stage")
+    runs = {
+        "L1, plain": paper.end2end(views=1, epochs=same[0].config.epochs),
+        L1_SAME: same,
+        f"{L1_SAME}, own head": best.end2end(),
+        "RnC, paper": paper.rnc(),
+        "RnC, best": best.rnc(),
+        "RnC, best, fine-tuned": best.runs(scheme="finetune"),
+    }
+    columns = {
+        **scores.errors(setting.base.label_distance),
+        scores.VALIDATION: scores.validation,
+        "Spearman": scores.spearman,
+        scores.SECONDS: scores.seconds,
+        scores.EPOCHS: scores.epochs,
+        scores.SAMPLES: scores.samples,
+    }
+    return Plan(
+        "What ordering is worth, and what the rest of the recipe",
+        f"{L1_SAME}: end to end with the augmentation, averaging and samples per step of preset "
+        "best, then the head of preset best; own head: the one that was trained with it. L1, "
+        "plain: the recipe of preset paper for as many epochs. In brackets: 95 % intervals over "
+        "test samples, paired for differences; ± is the standard deviation over seeds.",
+        [Line(method, "", planned, columns) for method, planned in runs.items()],
+        derive=with_differences(L1_SAME),
+    )
