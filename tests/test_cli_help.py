@@ -102,4 +102,4 @@ def test_a_switch_that_is_off_has_no_second_flag() -> None:
 def test_a_flag_of_a_command_keeps_the_type_of_its_field() -> None:
     result = CliRunner().invoke(app, ["compare", "--preset", "fast"], env={"COLUMNS": "200"})
     assert result.exit_code == 2
-    assert "'fast' is not one of 'paper', 'quick'" in result.output
+    assert "'fast' is not one of 'best', 'paper', 'quick'" in result.output
