@@ -10,7 +10,8 @@ in the order given, for each the seeds, results and methods in theirs; words aft
 `rnc reproduce`. A line is written as soon as a training is done, and a training whose line is there
 is skipped, so that a call may be cut off at any time. When all seeds of a method are done, a line
 with the seed "mean" has the difference to L1 with all of the same, in percent, and its interval.
-After each seed the weights below OUT are deleted; scores and predictions stay.
+After each seed the weights below OUT are deleted; scores and predictions stay. The result
+corruptions needs them: name it beside recipe, in one call.
 """
 
 import argparse
@@ -98,7 +99,9 @@ def rows_of(file: Path, result: str) -> Iterator[dict[str, object]]:
             "setting": setting,
             "count": scores["MAE"]["seeds"],
             **{column: scores.get(score, {}).get("mean", "") for column, score in COLUMNS.items()},
+            "mae_sd": scores["MAE"]["sd"],
             "difference": change.get("mean", ""),
+            "difference_sd": change.get("sd", ""),
             "low": change.get("low", ""),
             "high": change.get("high", ""),
         }

@@ -1,8 +1,7 @@
 """How much the errors of methods differ on the same test samples, with intervals.
 
-The errors of a sample are averaged over the seeds first. An interval then says which differences
-another draw of test samples could turn round. Where the table says which samples belong together,
-as those of a person, whole groups are drawn.
+An interval says what other test samples and other seeds could have shown: both are drawn again.
+Where the table says which samples belong together, as those of a person, whole groups are drawn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from rnc.experiments.plan import Derive, Finished, Outcome, Row
 from rnc.experiments.published import ANGULAR, MAE
 from rnc.metrics import Columns, angular_error
-from rnc.metrics.bootstrap import Interval, change_interval, mean_interval
+from rnc.metrics.bootstrap import Interval, repeated_interval
 from rnc.run.predictions import Predictions
 
 
@@ -75,7 +74,7 @@ def _groups(outcomes: Sequence[Outcome]) -> NDArray[Any] | None:
 
 
 def _interval(errors: Mapping[int, Columns], groups: NDArray[Any] | None) -> Interval | None:
-    return mean_interval(np.mean(list(errors.values()), axis=0), groups=groups) if errors else None
+    return repeated_interval(np.array(list(errors.values())), groups=groups) if errors else None
 
 
 def _difference(
@@ -88,7 +87,7 @@ def _difference(
     seeds = [seed for seed in ours if seed in theirs]
     a, b = (np.array([errors[seed] for seed in seeds]) for errors in (ours, theirs))
     changes = 100 * (a - b).mean(axis=1) / b.mean()
-    ends = change_interval(a.mean(axis=0), b.mean(axis=0), groups=groups)
+    ends = repeated_interval(a, b, groups=groups)
     return Row(
         row.method,
         row.setting,

@@ -110,7 +110,7 @@ class Row(NamedTuple):
     paper: float | None = None
     paper_sd: float | None = None
     interval: Interval | None = None
-    """95 % interval of the mean over the seeds, by which test samples there are."""
+    """95 % interval of the mean over the seeds, by the test samples and the seeds."""
 
 
 Derive = Callable[[Sequence[Row], Sequence[Outcome]], list[Row]]

@@ -41,7 +41,7 @@ def recipe(setting: Setting) -> Plan:
         f"{L1_SAME}: end to end with the augmentation, averaging and samples per step of preset "
         "best, then the head of preset best; own head: the one that was trained with it. L1, "
         "plain: the recipe of preset paper for as many epochs. In brackets: 95 % intervals over "
-        "test samples, paired for differences; ± is the standard deviation over seeds.",
+        "test samples and seeds, paired for differences; ± is the standard deviation over seeds.",
         [Line(method, "", planned, columns) for method, planned in runs.items()],
         derive=with_differences(L1_SAME),
     )

@@ -1,8 +1,8 @@
 """95 % intervals by the bootstrap: how much a score depends on which samples were tested.
 
-They say nothing about another seed of the training. Samples count as independent, unless `groups`
-say which of them belong together: several samples of one person are drawn together then, and the
-interval is as wide as so few persons make it.
+`mean_interval` and `r2_interval` say nothing about another seed of the training. Samples count as
+independent there: several samples of one person are not, and make an interval too narrow.
+`repeated_interval` knows about both.
 """
 
 import math
@@ -25,14 +25,9 @@ class Interval(NamedTuple):
 
 
 def mean_interval(
-    values: Columns,
-    *,
-    groups: NDArray[Any] | None = None,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: Columns, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
-    """Interval of the mean of values (n,); None for fewer than two values, or groups of them.
+    """Interval of the mean of values (n,); None for fewer than two values.
 
     The tails are those of Student's t, not of the normal distribution: plain percentiles are too
     narrow for small n. Of 1,000 intervals at level 0.95, 88 % held the mean of normal errors with
@@ -41,45 +36,59 @@ def mean_interval(
     >>> mean_interval(np.array([2.0, 2.0, 2.0]))
     Interval(low=2.0, high=2.0)
     """
-    _check(values, values, groups, level, resamples)
-    if groups is not None:
-        sums = _sums([values, np.ones(len(values))], groups)
-        return _ratio_interval(*sums, level=level, resamples=resamples, seed=seed)
+    if values.ndim != 1 or not 0 < level < 1 or resamples < 1:
+        raise ValueError(
+            "mean_interval needs values (n,), a level between 0 and 1 and resamples >= 1; got "
+            f"{values.shape}, {level} and {resamples}."
+        )
     if len(values) < 2:
         return None
     return _ends(_resampled_means([values], resamples, seed)[0], len(values), level)
 
 
-def change_interval(
+def repeated_interval(
     values: Columns,
-    reference: Columns,
+    reference: Columns | None = None,
     *,
     groups: NDArray[Any] | None = None,
     level: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval | None:
-    """Interval of mean(values) / mean(reference) - 1, both (n,) and of the same samples.
+    """Interval of the mean of values (k, n): of n samples, by k trainings.
 
-    It is paired: a resample has the same samples in both. None for fewer than two samples or
-    groups, and where the reference is 0 throughout. The tails are those of `mean_interval`.
+    With a reference (k, n), the interval is that of mean(values) / mean(reference) - 1. A resample
+    draws samples and trainings, for both the same. Few trainings are drawn with too little spread:
+    of 2, 3 and 5 it is 0.71, 0.82 and 0.89 of theirs. The tails are those of `mean_interval`. None
+    for fewer than two samples or groups, and where the reference is 0 throughout.
 
     Args:
-        values: such as the errors of a method.
-        reference: such as those of a baseline.
+        values: such as the errors of a method with k seeds.
+        reference: such as those of a baseline on the same samples, with the same seeds.
         groups: (n,) which samples belong together; whole groups are drawn. By default, each
             sample stands alone.
-        level: how often the interval is to hold the true change.
+        level: how often the interval is to hold the truth.
         resamples: how many.
         seed: of the resamples.
 
-    >>> change_interval(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    >>> values = np.array([[1.0, 2.0, 3.0]])
+    >>> repeated_interval(values, 2 * values)
     Interval(low=-0.5, high=-0.5)
     """
-    _check(values, reference, groups, level, resamples)
-    sums = [values, reference] if groups is None else _sums([values, reference], groups)
-    ends = _ratio_interval(*sums, level=level, resamples=resamples, seed=seed)
-    return None if ends is None else Interval(ends.low - 1, ends.high - 1)
+    below = np.ones_like(values) if reference is None else reference
+    _check_repeated(values, below, groups, level, resamples)
+    k, n = values.shape
+    codes = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    g = int(codes.max()) + 1 if n else 0
+    if g < 2 or k < 1:
+        return None
+    sums = [np.array([np.bincount(codes, row) for row in rows]) for rows in (values, below)]
+    means = _resampled_repeats(sums, resamples, seed)
+    defined = means[1] > 0
+    if not defined.any():
+        return None
+    low, high = _ends(means[0][defined] / means[1][defined], g, level)
+    return Interval(low, high) if reference is None else Interval(low - 1, high - 1)
 
 
 def r2_interval(prediction: Columns, target: Columns, *, seed: int = 0) -> Interval | None:
@@ -100,37 +109,24 @@ def r2_interval(prediction: Columns, target: Columns, *, seed: int = 0) -> Inter
     return Interval(*np.percentile(values, [2.5, 97.5]).tolist())
 
 
-def _check(
+def _check_repeated(
     values: Columns, others: Columns, groups: NDArray[Any] | None, level: float, resamples: int
 ) -> None:
-    if values.ndim != 1 or not 0 < level < 1 or resamples < 1:
+    if values.ndim != 2 or not 0 < level < 1 or resamples < 1:
         raise ValueError(
-            "An interval needs values (n,), a level between 0 and 1 and resamples >= 1; got "
-            f"{values.shape}, {level} and {resamples}."
+            "repeated_interval needs values (k, n), a level between 0 and 1 and resamples >= 1; "
+            f"got {values.shape}, {level} and {resamples}."
         )
-    for name, given in (("reference", others), ("groups", groups)):
-        if given is not None and given.shape != values.shape:
-            raise ValueError(
-                f"An interval needs {name} of the shape of the values, {values.shape}; got "
-                f"{given.shape}."
-            )
-
-
-def _sums(columns: list[Columns], groups: NDArray[Any]) -> list[Columns]:
-    """The sums of columns (n,) over each group: (g,) for each column."""
-    codes = np.unique(groups, return_inverse=True)[1]
-    return [np.asarray(np.bincount(codes, column), np.float64) for column in columns]
-
-
-def _ratio_interval(
-    parts: Columns, wholes: Columns, *, level: float, resamples: int, seed: int
-) -> Interval | None:
-    """Interval of sum(parts) / sum(wholes), both (g,)."""
-    if len(parts) < 2:
-        return None
-    above, below = _resampled_means([parts, wholes], resamples, seed)
-    defined = below > 0
-    return _ends(above[defined] / below[defined], len(parts), level) if defined.any() else None
+    if others.shape != values.shape:
+        raise ValueError(
+            f"repeated_interval needs a reference of the shape of the values, {values.shape}; got "
+            f"{others.shape}."
+        )
+    if groups is not None and groups.shape != values.shape[1:]:
+        raise ValueError(
+            f"repeated_interval needs groups {values.shape[1:]}, one per sample; got "
+            f"{groups.shape}."
+        )
 
 
 def _ends(resampled: Columns, n: int, level: float) -> Interval:
@@ -152,4 +148,20 @@ def _resampled_means(columns: list[Columns], resamples: int, seed: int) -> list[
         drawn = rng.integers(n, size=(stop - start, n))
         for column, of_column in zip(columns, means, strict=True):
             of_column[start:stop] = column[drawn].mean(axis=1)
+    return means
+
+
+def _resampled_repeats(columns: list[Columns], resamples: int, seed: int) -> list[Columns]:
+    """Means of columns (k, g) over the same resamples of both: (resamples,) for each column."""
+    k, g = columns[0].shape
+    places, trainings = np.random.default_rng(seed), np.random.default_rng([seed, 1])
+    block = max(1, _CHUNK // g)
+    means = [np.empty(resamples) for _ in columns]
+    for start in range(0, resamples, block):
+        stop = min(start + block, resamples)
+        drawn = places.integers(g, size=(stop - start, g))
+        times = trainings.multinomial(k, np.full(k, 1 / k), size=stop - start) / k
+        for column, of_column in zip(columns, means, strict=True):
+            mixed = np.take_along_axis(times @ column, drawn, axis=1)
+            of_column[start:stop] = mixed.mean(axis=1)
     return means
