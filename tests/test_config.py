@@ -279,7 +279,8 @@ def test_the_fields_of_the_config_are_those_of_the_augmentation() -> None:
     erased = FitConfig(crop_scale=0.7, erase=0.3)
     assert erased.augmentation("image", 64) == ImageAugment(64, (0.7, 1.0), erase=0.3)
     assert erased.augmentation("signal") == SignalAugment(erase=0.3)
-    assert erased.augmentation("table") == TableAugment(mask=0.3)
+    assert erased.augmentation("table") == TableAugment(0.01, mask=0.3)
+    assert FitConfig(preset="quick").augmentation("table") == TableAugment(0.05)
     for preset, share in {"best": 1.0, "paper": 0.0, "quick": 0.0}.items():
         for kind in ("image", "signal"):
             fields = dataclasses.asdict(FitConfig(preset=preset).augmentation(kind))

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
-from rnc.config.presets import preset_values, sgd_rate
+from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
 from rnc.loss.pairwise import Pairwise, circular
@@ -76,7 +76,9 @@ class FitConfig:
     ] = None
     high: Annotated[PerTarget, "highest class; default: highest target"] = None
     step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
-    encoder: Annotated[str, "a timm model, small-cnn, resnet1d24, mlp; auto: by the input"] = "auto"
+    encoder: Annotated[
+        str, "a timm model, small-cnn, resnet1d24, mlp, piecewise-mlp; auto: by input and preset"
+    ] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
     weights: Annotated[
         str | None, "start the encoder from this .safetensors file, hub folder or run"
@@ -277,7 +279,8 @@ class FitConfig:
                 f"augment_options for data of kind {kind} are {', '.join(known)}; got "
                 f"{', '.join(unknown)}. Leave that out, or set it by its own field of FitConfig."
             )
-        return AUGMENTS[kind](**fields, **options)
+        measured = BEST_AUGMENT.get(kind, {}) if self.preset == "best" else {}
+        return AUGMENTS[kind](**{**fields, **measured, **options})
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON types."""

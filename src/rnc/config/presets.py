@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rnc.config.sizes import (
     best_batch_size,
     best_epochs,
+    best_table_epochs,
     default_batch_size,
     quick_epochs,
     sgd_scale,
@@ -38,6 +39,9 @@ PLAIN = {
 """Training as in the paper, but for the head."""
 CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
 """Rates of preset best by SGD, for 512 images in a step: of RnC, and of a head's loss."""
+BEST_AUGMENT: dict[str, dict[str, Any]] = {"table": {"noise": 0.01}}
+"""Other defaults of the augmentation, by kind. Noise of 0.05 hides what the bins of a table show.
+"""
 
 
 def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> dict[str, Any]:
@@ -109,8 +113,16 @@ def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
 
 
 def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
-    values = _quick(config, rows, "table")
-    return values | {"balance": None, "average": 0.999}
+    batch_size = config.batch_size or default_batch_size(rows or 0)
+    epochs = config.epochs or best_table_epochs(rows, batch_size)
+    return {
+        "epochs": epochs,
+        "head_epochs": max(1, epochs // 6),
+        "batch_size": batch_size,
+        "optimizer": "adamw",
+        "balance": None,
+        "average": 0.999,
+    }
 
 
 _BEST: dict[str, Callable[["FitConfig", int | None], dict[str, Any]]] = {

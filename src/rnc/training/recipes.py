@@ -24,6 +24,7 @@ from rnc.config import FitConfig
 from rnc.config.checks import check_limit
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
+from rnc.encoders.tables import PiecewiseMLP
 from rnc.heads import head_config
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
@@ -53,7 +54,9 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     side = min(table.x.shape[2:]) if table.kind == "image" else None
     augment = config.augmentation(table.kind, side)
     shape = input_shape_of(table.x[train[:1]], augment)
-    name = default_encoder(shape) if config.encoder == "auto" else config.encoder
+    name = config.encoder
+    if name == "auto":
+        name = default_encoder(shape, piecewise=config.preset == "best")
     augment = _as_pretrained(augment, name, shape[0], config)
     module = build_encoder(
         name if encoder is None else encoder,
@@ -86,6 +89,8 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     model = Regressor(model_config, module)
     if table.kind == "signal":
         _standardise_signals(model, table.x[train])
+    if encoder is None and isinstance(module, PiecewiseMLP) and config.weights is None:
+        module.learn_bins(torch.from_numpy(table.x[train]))
     return model
 
 

