@@ -11,10 +11,9 @@ of the head, so that penalties mean the same whatever that is.
 Validation may also pick a balance: the exponent k of sample weights density(y)^-k, see
 `rnc.training.balance`. All penalties are tried with k = 0, all exponents with the best of them, and
 then those next to the best pair until none is better. Where validation has the distribution of
-training, k > 0 does not help, and the best of several is so by chance: on 13 UCI tables, split ten
-times, the best on validation had 0.6% more test error than k = 0 and up to 12%. So k > 0 is taken
-only if its error is less by two standard errors of the difference, over LEAST_ROWS or more
-validation rows; then it cost nothing.
+training, k > 0 does not help, and the best of several is so by chance. So k > 0 is taken only if
+its error is less by two standard errors of the difference, over LEAST_ROWS or more validation rows
+(measured in docs/training.md).
 """
 
 import dataclasses
