@@ -25,7 +25,8 @@ def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int)
         return config.compile == "on"
     if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):
         return False
-    images = stage.epochs * samples * max(1, stage.views) * (model.augment.size / 224) ** 2
+    seen = stage.epochs * samples * stage.passes * max(1, stage.views)
+    images = seen * (model.augment.size / 224) ** 2
     return images > WORTH_COMPILING and triton_problem(model.input_shift.device) is None
 
 
