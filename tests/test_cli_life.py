@@ -126,16 +126,16 @@ def test_the_cost_is_said_once_the_pace_is_known(
 
 
 def test_the_stages_of_a_config_are_planned_as_they_are_trained() -> None:
-    paper = FitConfig(batch_size=256)
-    assert planned_stages(paper, 1000) == [
+    paper = FitConfig(preset="paper", batch_size=256)
+    assert planned_stages(paper, 1000, "image") == [
         PlannedStage("encoder", 400, 3, 2000),
-        PlannedStage("head", 1, 1, 1000),
+        PlannedStage("head", 100, 16, 1000),
     ]
-    assert [s.name for s in planned_stages(paper, 1000, takes_encoder=True)] == ["head"]
-    auto = planned_stages(FitConfig(scheme="auto", preset="quick", batch_size=256), 1000)
-    names = "end2end/end2end encoder probe/head finetune/finetune regularize/regularize"
+    assert [s.name for s in planned_stages(paper, 1000, "image", takes_encoder=True)] == ["head"]
+    auto = planned_stages(FitConfig(scheme="auto", preset="quick", batch_size=256), 1000, "image")
+    names = "end2end/end2end encoder probe/head finetune/finetune"
     assert [stage.name for stage in auto] == names.split()
-    assert [stage.epochs for stage in auto] == [30, 30, 1, 20, 30]
+    assert [stage.epochs for stage in auto] == [10, 30, 1, 20]
     words = "encoder 30 epochs x 3 steps, probe/head solved at once"
     assert stage_words(auto[1:3]) == words
 

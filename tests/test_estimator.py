@@ -97,7 +97,7 @@ def test_scikit_learn_accepts_its_names(check: Any) -> None:
 def test_the_parameters_are_the_fields_of_fit_config() -> None:
     defaults = {f.name: f.default for f in dataclasses.fields(FitConfig)}
     defaults["random_state"] = defaults.pop("seed")
-    defaults |= {"preset": "quick", "validation_fraction": 0.1, "verbose": 0}
+    defaults |= {"validation_fraction": 0.1, "verbose": 0}
     assert RnCRegressor().get_params() == defaults
 
 
@@ -134,7 +134,7 @@ def test_a_pickle_predicts_the_same() -> None:
 def test_it_is_the_recipe_with_the_same_seed() -> None:
     x, y = columns(50)
     table = table_from_arrays(x, y, fractions=(0.8, 0.2, 0.0), split_seed=3)
-    config = FitConfig(preset="quick", epochs=2, head="huber", seed=3, device="cpu")
+    config = FitConfig(epochs=2, head="huber", seed=3, device="cpu")
     model = build_regressor(table, config)
     records = list(train(model, table, config))
     fitted = RnCRegressor(
@@ -293,7 +293,7 @@ def test_a_tenth_of_the_rows_validates(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = small().fit(*columns(40))
     table, config = seen[0]
     assert (len(table.rows("train")), len(table.rows("val"))) == (36, 4)
-    assert config.resolve(36).batch_size == 16
+    assert config.resolve(36, "table").batch_size == 16
     rows = table.rows("val")
     expected = mae(fitted.model_.predict_prepared(table.x[rows]), table.y[rows])
     assert fitted.history_[-1].val_error == pytest.approx(expected, rel=1e-4)
@@ -307,7 +307,7 @@ def test_few_rows_train_and_validate(n: int, monkeypatch: pytest.MonkeyPatch) ->
     table, config = seen[0]
     for split in ("train", "val"):
         np.testing.assert_array_equal(table.y[table.rows(split), 0], y)
-    assert config.resolve(n).batch_size == n
+    assert config.resolve(n, "table").batch_size == n
 
 
 def test_a_single_other_target_is_kept_for_training(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,5 +290,11 @@ def _validated_by_training_rows(table: Table) -> Table:
     twice = np.tile(np.arange(len(table)), 2)
     split = np.repeat(["train", "val"], len(table))
     return dataclasses.replace(
-        table, x=table.x[twice], y=table.y[twice], names=table.names[twice], split=split, raw=None
+        table,
+        x=table.x[twice],
+        y=table.y[twice],
+        names=table.names[twice],
+        group=None if table.group is None else table.group[twice],
+        split=split,
+        raw=None,
     )
