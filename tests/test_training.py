@@ -219,20 +219,13 @@ def test_auto_keeps_the_best_scheme_and_shares_one_encoder() -> None:
     config = quick(scheme="auto", epochs=3)
     model, records = fit(table, config)
     stages = list(dict.fromkeys(record.stage for record in records))
-    assert stages == [
-        "end2end/end2end",
-        "encoder",
-        "probe/head",
-        "finetune/finetune",
-        "regularize/regularize",
-    ]
+    assert stages == ["end2end/end2end", "encoder", "probe/head", "finetune/finetune"]
     assert [r.epoch for r in records if r.stage == "encoder"] == [1, 2, 3]
     got = {
         scheme: min(r.val_error for r in records if r.stage.startswith(f"{scheme}/"))
         for scheme in AUTO
     }
     assert max(got.values()) > 1.1 * min(got.values())
-    assert got["regularize"] > min(got.values())  # the last one is not what stays anyway
     assert val_error(model, table) == pytest.approx(min(got.values()), rel=1e-4)
     _, alone = fit(table, dataclasses.replace(config, scheme="probe"))
     shared = [r for r in records if r.stage in ("encoder", "probe/head")]
@@ -312,7 +305,8 @@ def test_views_are_what_the_encoder_sees(views: int) -> None:
         assert len(seen.unique(dim=0)) == len(seen)
     encoder.seen.clear()
     fit(table, quick(scheme="end2end", views=views, epochs=1), encoder)
-    assert [len(batch) for batch in encoder.seen] == [16, 12]
+    more = max(1, views)  # times as many samples in a step, each of them as often in an epoch
+    assert [len(batch) for batch in encoder.seen] == [16 * more, 12 * more]
 
 
 @pytest.mark.parametrize("scheme", ["end2end", "probe"])
