@@ -10,12 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 import dataset_copies
+import rnc
 from rnc.cli import app
+from rnc.config import FitConfig
 from rnc.data.datasets.registry import DATASETS, read_dataset
 from rnc.run.folder import RunFolder
+from rnc.run.start import suit_dataset
 
 FAST = ["--preset", "quick", "--epochs", "1", "--batch-size", "4", "--device", "cpu"]
 FAST += ["--encoder", "small-cnn", "--image-size", "28"]
+FAST_FIELDS = {"preset": "quick", "epochs": 1, "batch_size": 4, "device": "cpu"}
+FAST_FIELDS |= {"encoder": "small-cnn", "image_size": 28}
 
 
 def run(*words: str | Path) -> tuple[int, str]:
@@ -99,6 +104,48 @@ def test_a_dataset_becomes_a_run_that_reads_it_again(
     again = json.loads(Path("run/evaluation-copy/scores.json").read_text())
     scores = json.loads(Path("run/scores.json").read_text())
     assert again["test"]["mae"] == pytest.approx(scores["test"]["mae"])
+
+
+GAZE_BINS = {"low": [-40.0, -45.0], "high": [10.0, 45.0], "step": [0.5, 1.0]}
+
+
+def test_gaze_has_the_bins_distance_and_views_of_the_paper(tmp_path: Path) -> None:
+    root = dataset_copies.gaze_h5(tmp_path / "data")
+    words = ["fit", "mpiifacegaze", "--root", root, *FAST]
+    code, text = run(*words, "--head", "dex", "--out", tmp_path / "dex")
+    assert code == 0, text
+    config = json.loads((tmp_path / "dex" / "config.json").read_text())
+    assert {name: config["fit"][name] for name in GAZE_BINS} == GAZE_BINS
+    assert config["fit"]["label_distance"] == "angular"
+    assert config["model"]["augment"]["flip"] is False
+    head = config["model"]["head"]
+    assert (head["bins"], head["shift"], head["scale"]) == ([101, 91], [-40, -45], [0.5, 1])
+    again = rnc.fit("mpiifacegaze", root=root, out=tmp_path / "door", **FAST_FIELDS, head="dex")
+    assert again.config["fit"] == config["fit"]
+
+
+def test_what_the_user_says_goes_before_what_the_paper_says(tmp_path: Path) -> None:
+    root = dataset_copies.gaze_h5(tmp_path / "data")
+    own = ["--flip", "--label-distance", "l2", "--step", "2", "--head", "dex"]
+    code, text = run("fit", "mpiifacegaze", "--root", root, *FAST, *own, "--out", tmp_path / "r")
+    assert code == 0, text
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert (config["fit"]["flip"], config["fit"]["label_distance"]) == (True, "l2")
+    assert config["model"]["head"]["bins"] == [26, 46]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_bins_of_a_dataset_span_its_range_and_serve_what_counts_in_bins(name: str) -> None:
+    dataset = DATASETS[name]
+    l1, dex = (suit_dataset(FitConfig(head=head), name) for head in ("l1", "dex"))
+    supcon = suit_dataset(FitConfig(objective="supcon"), name)
+    assert (l1.low, l1.high, l1.step) == (None, None, None)
+    assert (dex.low, dex.high, dex.step) == (supcon.low, supcon.high, supcon.step)
+    if name == "imdb-wiki":  # the paper has none
+        assert dex.low is None
+        return
+    low, high = (np.ravel([getattr(dex, end)]).tolist() for end in ("low", "high"))
+    assert list(zip(low, high, strict=True)) == list(dataset.ranges.values())
 
 
 def test_a_run_on_a_dataset_is_evaluated_on_a_file(

@@ -8,9 +8,9 @@ import torch
 
 from rnc.config import FitConfig
 from rnc.data import Table
+from rnc.data.datasets.registry import find_dataset
 from rnc.experiments import RESULTS, Data
 from rnc.experiments.cost import cost_of
-from rnc.experiments.data import _FIT
 from rnc.experiments.plan import Setting, base_config, canonical
 from rnc.experiments.published import PAPER_DATASETS, PAPER_HEADS, RATIO, SOURCES, published
 from rnc.experiments.store import Store, end2end_of, run_key
@@ -36,9 +36,9 @@ def pictures(targets: int = 1) -> Table:
 def paper_setting(name: str, seeds: int = 1) -> Setting:
     table = pictures(2 if name == "mpiifacegaze" else 1)
     other = "agedb" if name == "imdb-wiki" else "imdb-wiki"
-    data = Data(
-        name, table, fit=_FIT[name], pair=((name, table), (other, table)), nuisance="camera"
-    )
+    dataset = find_dataset(name)
+    fit = {"batch_size": 256, **dataset.fit, **dataset.bins}
+    data = Data(name, table, fit=fit, pair=((name, table), (other, table)), nuisance="camera")
     return Setting(data, base_config(data, "paper", None, {}), seeds)
 
 

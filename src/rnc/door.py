@@ -19,7 +19,7 @@ from rnc.methods.objective import PairLoss
 from rnc.report import write_report
 from rnc.run import fit as run_fit
 from rnc.run.folder import RunFolder
-from rnc.run.start import as_before, check_before_data, inherit_encoder
+from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
 from rnc.training.record import ShowRecord
 
 _OF_FIT = tuple(field.name for field in dataclasses.fields(FitConfig))
@@ -74,10 +74,11 @@ def fit(
     fields, of_data = _sorted_options(options)
     config = dataclasses.replace(config or FitConfig(), **fields)
     where = _source(source, root, of_data)
+    given = {*options, *(k for k in _OF_FIT if getattr(config, k) != getattr(FitConfig, k))}
     if taken is not None:
-        given = {*options, *(k for k in _OF_FIT if getattr(config, k) != getattr(FitConfig, k))}
         inherit = as_before if resume else inherit_encoder
         config, where = inherit(config, where, out if resume else taken, given)
+    config = suit_dataset(config, where.dataset, given)
     check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken)
     table, kept = (source, data) if isinstance(source, Table) else _read(source, where, config)
     run = run_fit.fit(

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from rnc.cli.data import DataFlags, describe, read_source
+from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import Seeds, take, typed_fields
 from rnc.cli.life import say_cost, training_bar
 from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, tell, typed_command
@@ -69,16 +69,17 @@ def fit(
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
     from rnc.run.fit import fit_run
-    from rnc.run.start import as_before, check_before_data, inherit_encoder
+    from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
     from rnc.training.advice import data_warnings
     from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with: rnc resume {out}", run=out):
         config, flags = take(options, FitConfig), take(options, DataFlags)
+        given = [*typed_fields(context, config), *typed_fields(context, flags)]
         if encoder_from is not None:
-            given = [*typed_fields(context, config), *typed_fields(context, flags)]
             inherit = as_before if resume else inherit_encoder
             config, flags = inherit(config, flags, out if resume else encoder_from, given)
+        config = suit_dataset(config, source_of(flags).dataset, given)
         check_before_data(
             config, out, resume=resume, overwrite=overwrite, encoder_from=encoder_from
         )

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from rnc.cli.data import DataFlags, describe, read_source
-from rnc.cli.flags import pair, take, typed, value_of
+from rnc.cli.data import DataFlags, describe, read_source, source_of
+from rnc.cli.flags import pair, take, typed, typed_fields, value_of
 from rnc.cli.terminal import console, friendly, steps_bar
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _SHOWN = 10
 
 
 def search(
+    context: typer.Context,
     out: Annotated[Path, "folder for the study"],
     trials: Annotated[int, typer.Option(min=1, help="of the study, with those it has")] = 20,
     ranges: Annotated[
@@ -64,11 +65,13 @@ def search(
     and the trial of a machine that dies is done again.
     """
     from rnc.config import FitConfig
+    from rnc.run.start import suit_dataset
     from rnc.search import check_space
     from rnc.search import search as run_search
 
     with friendly(f"The same command continues the study ({out})."):
         flags, config = take(options, DataFlags), take(options, FitConfig)
+        config = suit_dataset(config, source_of(flags).dataset, typed_fields(context, config))
         space = dict([*map(_range, ranges or []), *map(_choice, choices or [])])
         if space:
             check_space(space, config)  # before data are read, which may take long

@@ -26,23 +26,8 @@ from rnc.experiments.subsets import only
 DIGITS = "digits"
 DIGIT_SIDE = 16
 
-_OF_DATASETS: dict[str, dict[str, Any]] = {
-    "agedb": {"low": 0.0, "high": 101.0, "step": 1.0},
-    "imdb-wiki": {},
-    "tuab": {"low": 0.0, "high": 95.0, "step": 1.0},
-    "mpiifacegaze": {  # pitch and yaw
-        "label_distance": "angular",
-        "flip": False,
-        "low": (-40.0, -45.0),
-        "high": (10.0, 45.0),
-        "step": (0.5, 1.0),
-    },
-    "skyfinder": {"low": -20.0, "high": 49.0, "step": 1.0},
-}
-"""What the paper says about each dataset."""
-_FIT = {name: {"batch_size": 256, **fields} for name, fields in _OF_DATASETS.items()}
-"""The same with the paper's batch size, however many rows a copy has."""
-
+_PAPER_BATCH = 256
+"""The paper's batch size for its datasets, however many rows a copy has."""
 _NUISANCE = {"skyfinder": "camera", DIGITS: "digit"}
 
 
@@ -76,9 +61,10 @@ class Data:
         name = source.dataset
         if name is None:
             return cls.of_table(table, Path(source.source).name, source=source)
-        encoder = {"encoder": "resnet18"} if table.kind == "image" else {}
-        nuisance = _NUISANCE.get(name)
-        return cls(name, table, fit=_FIT.get(name, {}) | encoder, nuisance=nuisance, source=source)
+        dataset = find_dataset(name)
+        fit = {"batch_size": _PAPER_BATCH, **dataset.fit, **dataset.bins}
+        fit |= {"encoder": "resnet18"} if table.kind == "image" else {}
+        return cls(name, table, fit=fit, nuisance=_NUISANCE.get(name), source=source)
 
     @classmethod
     def of_digits(cls) -> "Data":

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.datasets.registry import find_dataset
 from rnc.data.inputs import essential
 from rnc.encoders import check_encoder
 from rnc.files import read_tensors
+from rnc.heads.registry import HEADS
 from rnc.loss.distributed import is_first_process
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
@@ -54,6 +56,22 @@ def check_before_data(
         encoder_from = same_source(RunFolder(out), encoder_from)
     elif encoder_from is not None:
         _check_source(encoder_from, config)
+
+
+def suit_dataset(config: FitConfig, name: str | None, given: Collection[str] = ()) -> FitConfig:
+    """The config with what the paper has for one of its datasets: bins, label distance, flips.
+
+    Args:
+        config: of the run; its head and methods say whether bins are of use.
+        name: of the dataset; None for other data, whose config stays as it is.
+        given: fields that the user chose, which stay, too.
+    """
+    if name is None:
+        return config
+    dataset = find_dataset(name)
+    counts = HEADS[config.head].binned or config.counts_in_bins
+    fields = {**dataset.fit, **(dataset.bins if counts else {})}
+    return replace(config, **{key: value for key, value in fields.items() if key not in given})
 
 
 # -------------------------------------------------------------------------------- the run folder

@@ -154,4 +154,5 @@ AGEDB = Dataset(
     ranges={"age": _AGES},
     read=read,
     findings=_findings,
+    bins={"low": 0.0, "high": 101.0, "step": 1.0},
 )

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,10 @@ class Dataset:
     """Folder of a copy, and whether to show a bar -> findings; a broken copy may raise."""
     extra: str | None = None
     """The extra of this package that reading needs."""
+    fit: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of FitConfig that the paper has for these data."""
+    bins: Mapping[str, Any] = field(default_factory=dict)
+    """The paper's low, high and step, for what counts in bins."""
     options: tuple[str, ...] = field(init=False)
     """Names of the options of `read`."""
 

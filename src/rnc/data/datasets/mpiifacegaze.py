@@ -328,4 +328,6 @@ MPIIFACEGAZE = Dataset(
     read=read,
     findings=_findings,
     extra="gaze",
+    fit={"label_distance": "angular", "flip": False},
+    bins={"low": (-40.0, -45.0), "high": (10.0, 45.0), "step": (0.5, 1.0)},
 )

@@ -205,4 +205,5 @@ SKYFINDER = Dataset(
     ranges={"temperature": _TEMPERATURES},
     read=read,
     findings=_findings,
+    bins={"low": -20.0, "high": 49.0, "step": 1.0},
 )

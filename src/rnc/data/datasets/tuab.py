@@ -329,4 +329,5 @@ TUAB = Dataset(
     read=read,
     findings=_findings,
     extra="eeg",
+    bins={"low": 0.0, "high": 95.0, "step": 1.0},
 )
