@@ -372,6 +372,9 @@ def test_the_best_preset_is_sized_to_the_data() -> None:
         assert config.batch_size is not None
         assert config.batch_size <= rows
         assert config.epochs * (rows // config.batch_size) >= 2000
+    assert FitConfig().resolve(200, "image").rate(contrast=True) == pytest.approx(
+        0.4 * (32 / 256) ** 0.5
+    )
 
 
 def test_views_of_a_run_of_an_older_version_are_those_of_its_time() -> None:

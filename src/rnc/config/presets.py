@@ -57,11 +57,12 @@ def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> di
 
 def sgd_rate(config: "FitConfig", *, contrast: bool) -> float:
     """The rate of SGD for an encoder that the objective trains, or else a head's loss."""
-    if contrast:
-        is_best = config.preset == "best" and config.objective == "rnc"
-        return CONTRAST_RATE if is_best else config.objective_spec.lr
-    rate = HEAD_RATE if config.preset == "best" else 0.2
-    return rate * sgd_scale(config.batch_size)
+    scale = sgd_scale(config.batch_size)
+    if not contrast:
+        return scale * (HEAD_RATE if config.preset == "best" else 0.2)
+    if config.preset == "best" and config.objective == "rnc":
+        return scale * CONTRAST_RATE
+    return config.objective_spec.lr
 
 
 def _paper(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def quick_epochs(rows: int) -> int:
 
 
 def sgd_scale(batch_size: int | None) -> float:
-    """What the rate of a head's loss, 0.2 for batches of 256, is multiplied by: a square root.
+    """What a rate for batches of 256 is multiplied by: a square root.
 
-    Without it, SGD diverges on batches of 16. RnC keeps its rate, which does not.
+    Without it, a head's loss by SGD diverges on batches of 16.
 
     >>> sgd_scale(None), sgd_scale(256), sgd_scale(16), sgd_scale(1024)
     (1.0, 1.0, 0.25, 1.0)
