@@ -23,6 +23,7 @@ COMMANDS = [
     "search",
     "compare",
     "reproduce",
+    "convert",
     "datasets",
 ]
 

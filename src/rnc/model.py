@@ -36,6 +36,8 @@ MODEL_FILE = "model.safetensors"
 FORMAT = 2
 """Version of the run folder, in config.json; in version 1, options of a head had other places."""
 READABLE_FORMATS = (1, FORMAT)
+CONVERTED_FROM = "converted_from"
+"""Entry of config.json: the files of other code that a model was made of."""
 
 
 @dataclass(frozen=True)
@@ -253,6 +255,11 @@ class Regressor(nn.Module):
                 "that run."
             )
         model = cls(_model_config(content), encoder)
+        if not weights.exists() and CONVERTED_FROM in content:
+            raise FileNotFoundError(
+                f"{folder} holds an encoder without a head. Train one on it: `rnc fit DATA "
+                f"--encoder-from {folder} --out RUN`."
+            )
         if not weights.exists():
             raise FileNotFoundError(
                 f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "

@@ -26,6 +26,9 @@ _ADVICE = (
     "leave out --pretrained."
 )
 
+_RELEASED = ("encoder.conv1.weight", "encoder.module.conv1.weight")
+"""Names in checkpoints of the paper's released code, of one or several GPUs."""
+
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and std of the pixels, in 0..1: one number, or one per channel."""
 
@@ -117,13 +120,16 @@ def published_weights(name: str) -> dict[str, Any]:
 def pixel_statistics(name: str, channels: int, path: str | Path | None = None) -> Statistics | None:
     """Mean and std that an encoder's pixels had, as its folder or timm says; None if nobody does.
 
-    Other numbers of channels than 3 have the average of the three.
+    A file with the names of the paper's released code has 0.5 for both, as that code. Other numbers
+    of channels than 3 have the average of the three.
 
     >>> pixel_statistics("resnet18", 3)
     ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
     """
     content = {} if path is None else _folder_config(weights_file(path).parent)
     said = content.get("pretrained_cfg") or content.get("model", {}).get("augment") or content
+    if path is not None and "mean" not in said and _is_released(weights_file(path)):
+        return (0.5,), (0.5,)
     known = _timm_config(name)
     pair = [said.get(what) or (known and getattr(known, what)) for what in ("mean", "std")]
     if not all(pair):
@@ -134,7 +140,8 @@ def pixel_statistics(name: str, channels: int, path: str | Path | None = None) -
     return (sum(mean) / len(mean),), (sum(std) / len(std),)
 
 
-def _read(file: Path) -> dict[str, Tensor]:
+def read_safetensors(file: Path) -> dict[str, Tensor]:
+    """All tensors of a .safetensors file by name; anything else is refused."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -145,14 +152,34 @@ def _read(file: Path) -> dict[str, Tensor]:
             "safetensors.torch.save_file; docs/data.md has the line."
         )
     try:
-        tensors = load_file(file)
+        tensors: dict[str, Tensor] = load_file(file)
     except SafetensorError as error:
         raise ValueError(f"{file} is no whole .safetensors file ({error}).") from error
+    return tensors
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    """The tensors of an encoder, by its own names."""
+    tensors = read_safetensors(file)
     for prefix in _PREFIXES:
         if any(key.startswith(prefix) for key in tensors):
             inside = ((key, value) for key, value in tensors.items() if key.startswith(prefix))
             tensors = {key.removeprefix(prefix): value for key, value in inside}
     return tensors
+
+
+def _is_released(file: Path) -> bool:
+    """Whether the paper's released code gave a file its names; our models have an input_shift."""
+    from safetensors import SafetensorError, safe_open
+
+    if file.suffix != ".safetensors":
+        return False
+    try:
+        with safe_open(file, framework="pt") as opened:
+            names = set(opened.keys())
+    except SafetensorError:  # loading says so
+        return False
+    return any(name in names for name in _RELEASED) and "input_shift" not in names
 
 
 def _timm_config(name: str) -> Any:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 import rnc
 from rnc.cli.cache import cache
+from rnc.cli.convert import convert
 from rnc.cli.data import DataFlags
 from rnc.cli.datasets import datasets
 from rnc.cli.finished import evaluate, export, predict, report
@@ -26,7 +27,7 @@ _START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     _START: (demo, fit, predict),
     _USE: (resume, evaluate, report, export),
-    _RESEARCH: (search, compare, reproduce),
+    _RESEARCH: (search, compare, reproduce, convert),
 }
 _TRAINING: dict[str, Callable[..., None]] = {
     command.__name__: command for command in (fit, search, compare, reproduce)

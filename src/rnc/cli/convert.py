@@ -1,0 +1,42 @@
+"""The command that takes over checkpoints of the paper's released code."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from rnc.cli.terminal import friendly
+
+
+def convert(
+    encoder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ENCODER", help="its encoder, as a .safetensors file", show_default=False
+        ),
+    ],
+    out: Annotated[Path, "folder for the run"],
+    head: Annotated[Path | None, "its regressor, as a .safetensors file"] = None,
+) -> None:
+    """Make a run folder of a checkpoint of the paper's released code.
+
+    For instance:
+
+        rnc convert encoder.safetensors --head regressor.safetensors --out runs/released
+        rnc predict runs/released photos/
+        rnc evaluate runs/released --data agedb-copy
+
+    That code saves pickles, which could run code when they are read: docs/data.md has the lines
+    that turn one into a .safetensors file. Without --head, the folder is for
+    `rnc fit --encoder-from`; a checkpoint of its main_l1.py has its head inside.
+    """
+    from rnc.model import MODEL_FILE
+    from rnc.run.released import convert_release
+
+    with friendly():
+        model = convert_release(encoder, out, head)
+        has_head = (out / MODEL_FILE).exists()
+        use = f"rnc predict {out} photos/" if has_head else f"rnc fit DATA --encoder-from {out}"
+        what = f"{model.config.encoder}{' and its head' if has_head else ', without a head'}"
+        Console(soft_wrap=True, highlight=False).print(f"{what}: {use}", markup=False)
