@@ -207,7 +207,7 @@ def test_bad_sources_say_what_to_do(
         ("agedb", "spilt=person", "agedb has no option 'spilt'; its options: split, split_seed, "),
         ("agedb", "split", "--dataset-option needs KEY=VALUE; got 'split'"),
         ("agedb", "split_seed=x", "split_seed must be a whole number; got 'x'"),
-        ("agedb", "split=pairs", "split must be one of published, person, balanced; got 'pairs'"),
+        ("agedb", "split=pairs", "split must be one of published, person, image, balanced; got"),
         ("agedb", "image_size=64", "image_size: use the flag --image-size instead"),
         ("tuab", "band=0.1,x", "band must be a number; got 'x'"),
         ("skyfinder", "cameras=1,b", "cameras must be a whole number; got 'b'"),

@@ -59,6 +59,34 @@ def test_person_split_shares_no_person_and_the_published_one_does(tmp_path):
     assert seeds[0] == seeds[1] != seeds[2]
 
 
+def test_image_split_has_the_ages_of_the_person_split_and_shares_persons(tmp_path):
+    for i in range(600):
+        age = 20 + 7 * i % 53  # every person has many
+        copies.jpg(tmp_path / "AgeDB" / f"{i}_P{i % 40}_{age}_m.jpg", i, size=(8, 8))
+    person, image = (read(tmp_path, split=split, image_size=8) for split in ("person", "image"))
+    assert counts(image) == [444, 78, 78]  # the published shares
+    test, train = (set(image.subgroup["person"][image.rows(part)]) for part in ("test", "train"))
+    assert test <= train
+    means = [table.y[table.rows("test")].mean() for table in (person, image)]
+    assert means[0] == pytest.approx(means[1], abs=2)
+
+
+def test_check_counts_test_images_with_a_train_image_of_the_person_within_a_year(tmp_path):
+    rows = [("A", 30, "train"), ("A", 31, "test"), ("A", 32, "test"), ("A", 29, "test")]
+    rows += [("B", 40, "train"), ("B", 30, "test"), ("A", 33, "val")]
+    lines = ["age,path,split"]
+    for i, (person, age, split) in enumerate(rows):
+        copies.jpg(tmp_path / "AgeDB" / f"{i}_{person}_{age}_f.jpg", i)
+        lines.append(f"{age},AgeDB/{i}_{person}_{age}_f.jpg,{split}")
+    (tmp_path / "agedb.csv").write_text("\n".join(lines))
+    [shared] = [text for text in texts(AGEDB.check(tmp_path), "warning") if "persons of" in text]
+    assert shared == (
+        "2 of 2 persons of the test images are in the train images, too, as in the published "
+        "split; of the test images, 50% have a train image of the same person within a year. "
+        "split='person' keeps persons apart."
+    )
+
+
 def test_balanced_split_takes_as_many_of_each_age_for_val_as_for_test(tmp_path):
     for i in range(21):
         copies.jpg(tmp_path / "AgeDB" / f"{i}_A_{30 + i % 3}_m.jpg", i)
@@ -75,7 +103,7 @@ def test_root_may_be_the_folder_of_the_images(tmp_path):
 
 def test_images_without_csv_are_read_by_their_names_once_a_split_is_chosen(tmp_path):
     root = copies.agedb(tmp_path, csv=False)
-    message = r"has the images of AgeDB, but no agedb.csv.*split='person' or split='balanced'"
+    message = r"has the images of AgeDB, but no agedb.csv.*='image' or split='balanced'\."
     with pytest.raises(DataError, match=message):
         read(root)
     table = read(root, split="person", image_size=8)
@@ -198,7 +226,7 @@ def test_csv_of_another_version_is_refused_and_found(tmp_path, change, message):
 
 
 def test_unknown_split_lists_the_known(tmp_path):
-    message = "split must be one of published, person, balanced; got 'random'"
+    message = "split must be one of published, person, image, balanced; got 'random'"
     with pytest.raises(DataError, match=message):
         read(tmp_path, split="random")
 

@@ -15,6 +15,7 @@ from rnc.cli.data import DataFlags
 from rnc.cli.flags import with_flags
 from rnc.config import FitConfig
 from rnc.data import Table, table_from_arrays
+from rnc.data.source import DataSource
 from rnc.experiments import RESULTS, Data, reproduce
 from rnc.experiments.paper import result_names
 from rnc.experiments.plan import Plan, Row, base_config
@@ -325,3 +326,16 @@ def test_a_nuisance_is_a_column_that_is_kept(cli, call, tmp_path) -> None:
     assert cli("spurious", *words, "--nuisance", "town").exit_code == 0
     assert call["data"].nuisance == "town"
     assert list(call["data"].table.subgroup) == ["side", "town"]
+
+
+@pytest.mark.parametrize("split", ["published", "person"])
+def test_numbers_of_the_paper_are_shown_for_the_split_that_they_are_of(
+    tmp_path: Path, split: str
+) -> None:
+    source = DataSource("data", dataset="agedb", dataset_options={"split": split})
+    said: list[str] = []
+    rows = run("std", tmp_path, Data.of_source(even(240), source), seeds=1, say=said.append)
+    assert [row.paper is not None for row in rows if row.score == "MAE"] == [split == "published"]
+    named = "std on agedb, split person: " if split == "person" else "std on agedb: "
+    assert any(line.startswith(named) for line in said)
+    assert ("agedb, split person" in (tmp_path / "std.md").read_text()) == (split == "person")

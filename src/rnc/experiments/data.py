@@ -6,6 +6,7 @@ Data.of_table(table)                 a table of your own
 """
 
 import dataclasses
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +108,20 @@ class Data:
         source = DataSource(str(root), dataset=name, dataset_options=options)
         data = cls.of_source(source.read(image_size), source)
         return dataclasses.replace(data, fit={**data.fit, "image_size": image_size})
+
+    @property
+    def own_split(self) -> str:
+        """The split of a dataset where it is not the usual one, which the paper's numbers are of.
+
+        >>> source = DataSource("data", dataset="agedb", dataset_options={"split": "person"})
+        >>> Data.of_source(digits_table(), source).own_split
+        'person'
+        """
+        if self.source is None or self.source.dataset is None:
+            return ""
+        usual = inspect.signature(find_dataset(self.source.dataset).read).parameters.get("split")
+        chosen = self.source.dataset_options.get("split")
+        return "" if chosen is None or usual is None or chosen == usual.default else str(chosen)
 
     def with_other(self, other: "Data") -> "Data":
         """The same data, with a second table to transfer to and from."""

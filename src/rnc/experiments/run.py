@@ -31,8 +31,10 @@ def run_plan(
     Writes NAME.csv and NAME.md below store.out, and for a plan with analyses NAME.html.
     """
     cost = cost_of(plan.runs, store)
-    say(f"{name} on {setting.data.name}: {cost}.")
-    paper = published(name, setting.data.name)
+    own_split = setting.data.own_split
+    data = f"{setting.data.name}, split {own_split}" if own_split else setting.data.name
+    say(f"{name} on {data}: {cost}.")
+    paper = {} if own_split else published(name, setting.data.name)
     watch = _Watch(cost, show, say)
     rows: list[Row] = []
     outcomes: list[Outcome] = []
@@ -47,7 +49,7 @@ def run_plan(
         report = _report(name, plan, outcomes, store) if plan.analyses else None
     write_csv(store.out / f"{name}.csv", rows)
     how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}"
-    text = section(name, plan, rows, data=setting.data.name, how=how)
+    text = section(name, plan, rows, data=data, how=how)
     if report is not None:
         text += f"\nThe runs: {report.name}\n"
     write_text(store.out / f"{name}.md", text)

@@ -2,7 +2,8 @@
 
 A copy is the folder `AgeDB` with images `<number>_<name>_<age>_<m or f>.jpg`, and beside it
 `agedb.csv` (columns age, path, split) of Yang et al. 2021, whose split the paper uses. In that
-split every person of the test rows is in the train rows, too: it measures age on known faces.
+split every person of the test rows is in the train rows, too, and 64% of the test images have a
+train image of the same person within a year: it measures age on known faces.
 """
 
 import re
@@ -16,12 +17,13 @@ from rnc.data.datasets.dataset import Dataset, Finding, count_finding, image_fin
 from rnc.data.errors import DataError, first_few
 from rnc.data.image_cache import Decoding
 from rnc.data.images import image_files
+from rnc.data.splits import SPLITS
 from rnc.data.table import Table
 
 _COUNTS = {"images": 16_488, "persons": 567, "train": 12_208, "val": 2_140, "test": 2_140}
 _AGES = (0, 101)
 _MOST_PER_AGE = 30  # in val and in test, as in the published split
-_SPLITS = ("published", "person", "balanced")
+_SPLITS = ("published", "person", "image", "balanced")
 _NAME = re.compile(r"(?:AgeDB/)?(?i:\d+_(?P<person>.+)_(?P<age>\d+)_(?P<sex>[mf])\.jpg)")
 _ADVICE = "Give the folder that holds AgeDB/ with the images and agedb.csv."
 
@@ -40,9 +42,10 @@ def read(
 
     Options:
         split: "published" is that of agedb.csv, as in the paper. "person": no person is in two
-            parts. "balanced": the published rule (val and test even over ages), drawn by us. The
-            last two need no agedb.csv.
-        split_seed: seed of the last two.
+            parts. "image": as many images of each age in a part, whoever is on them; the control
+            for person. "balanced": the published rule (val and test even over ages), drawn by us.
+            The last three need no agedb.csv.
+        split_seed: seed of the last three.
         image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
     reading.check_choice("split", split, _SPLITS)
@@ -54,8 +57,8 @@ def read(
         seed=split_seed,
         most=_MOST_PER_AGE,
         without_published=f"{root} has the images of AgeDB, but no agedb.csv, which holds the "
-        "published split. Put it beside the folder AgeDB, or choose split='person' or "
-        "split='balanced'.",
+        "published split. Put it beside the folder AgeDB, or choose split='person', "
+        "split='image' or split='balanced'.",
     )
     return reading.image_table(
         frame,
@@ -86,7 +89,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"No agedb.csv in {root}, so the published split is unknown. Put it beside the folder "
-            "AgeDB, or read with split='person' or split='balanced'.",
+            "AgeDB, or read with split='person', split='image' or split='balanced'.",
         )
     yield from image_findings(folder, frame["path"], progress)
 
@@ -98,7 +101,9 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
         yield Finding(
             "warning",
             f"{len(shared)} of {len(test)} persons of the test images are in the train images, "
-            "too, as in the published split. split='person' keeps persons apart.",
+            "too, as in the published split; of the test images, "
+            f"{_familiar_share(frame):.0%} have a train image of the same person within a year. "
+            "split='person' keeps persons apart.",
         )
     wrong = frame[frame["age in name"] != frame["age"]]
     if len(wrong):
@@ -108,6 +113,17 @@ def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
             f"{len(wrong):,} ages are not those of the file names, such as row {wrong.index[0]}: "
             f"age {first['age']:g} for {first['path']}. Get agedb.csv again.",
         )
+
+
+def _familiar_share(frame: pd.DataFrame) -> float:
+    """The share of test images with a train image of the same person at most a year apart."""
+    parts = {part: frame.loc[frame["split"] == part, ["person", "age"]] for part in SPLITS}
+    known = set(parts["train"].itertuples(index=False, name=None))
+    near = [
+        any((person, age + years) in known for years in (-1, 0, 1))
+        for person, age in parts["test"].itertuples(index=False, name=None)
+    ]
+    return sum(near) / len(near)
 
 
 def _rows(root: Path) -> tuple[pd.DataFrame, Path, Path]:

@@ -107,7 +107,7 @@ def age_split(
     up_to: float = np.inf,
     without_published: str,
 ) -> Any:
-    """The split of AgeDB or IMDB-WIKI that is asked for: "published", "balanced" or "person".
+    """The split of AgeDB or IMDB-WIKI that is asked for: published, balanced, person or image.
 
     The frame has columns age, path and person, and split where the published one is known; where it
     is not, `without_published` is the error. `most` and `up_to` are for `balanced_split`.
@@ -119,7 +119,8 @@ def age_split(
     if split == "balanced":
         ages, names = frame["age"].to_numpy(), frame["path"].to_numpy(dtype=str)
         return balanced_split(ages, names, most=most, seed=seed, up_to=up_to)
-    return drawn_split(frame, "age", "person", counts=counts, seed=seed)
+    group = "person" if split == "person" else None
+    return drawn_split(frame, "age", group, counts=counts, seed=seed)
 
 
 def drawn_split(
