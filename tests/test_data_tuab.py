@@ -145,7 +145,7 @@ def test_bad_recordings_are_refused_with_reasons_or_skipped(tmp_path):
     }
     with pytest.raises(DataError, match=r"4 of 14 recordings cannot be used:") as caught:
         read(root, **SHORT)
-    assert str(caught.value).endswith("Leave them out with skip_bad=True.")
+    assert str(caught.value).endswith("Leave them out with --skip-bad (skip_bad=True).")
     table = read(root, **SHORT, skip_bad=True)
     assert len(table) == 10
     for (subject, reason), skipped in zip(reasons.items(), table.skipped, strict=True):

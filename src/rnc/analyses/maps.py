@@ -46,8 +46,7 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     >>> map_features(np.eye(5), "pca").shape
     (5, 2)
     """
-    if method not in MAPS:
-        raise ValueError(f"Unknown map method {method!r}; known are {', '.join(MAPS)}.")
+    check_map_method(method)
     if features.ndim != 2 or len(features) < LEAST_POINTS:
         raise ValueError(
             f"A map needs features (k, d) with k >= {LEAST_POINTS}; got {features.shape}."
@@ -58,6 +57,12 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     if scale == 0:
         raise DoesNotApply(_collapsed(len(rows)))
     return MAPS[method](rows / scale, seed)  # the map stays the same; tiny features would underflow
+
+
+def check_map_method(method: str | None) -> None:
+    """Raise for a name that no map has; None is the default."""
+    if method is not None and method not in MAPS:
+        raise ValueError(f"Unknown map method {method!r}; known are {', '.join(MAPS)}.")
 
 
 def default_method() -> str:

@@ -166,21 +166,35 @@ def _origins(kind: Any) -> list[Any]:
 
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
     """The dataclass that the options of a command with its flags fill."""
+    return cls(**_values(options, cls))
+
+
+def _values(options: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """The values of the fields, with pairs as mappings."""
     values = {}
     for name, kind in get_type_hints(cls).items():
         values[name] = options[name]
         if options[name] is not None and _is_mapping(kind):
             pairs = (pair(_flag(name, kind), text) for text in options[name])
             values[name] = {key: guess(word) for key, word in pairs}
-    return cls(**values)
+    return values
 
 
 def typed_fields(context: typer.Context, filled: Any) -> dict[str, Any]:
     """The fields of a dataclass from `take` whose flags were typed, even where at the default."""
     names = [field.name for field in dataclasses.fields(filled)]
-    sources = {name: context.get_parameter_source(name) for name in names}
-    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    return {name: getattr(filled, name) for name in given}
+    return {name: getattr(filled, name) for name in names if _was_typed(context, name)}
+
+
+def typed_values(context: typer.Context, options: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """The same without making the dataclass, which refuses fields that do not go together."""
+    values = _values(options, cls)
+    return {name: value for name, value in values.items() if _was_typed(context, name)}
+
+
+def _was_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def typed(fields: Any) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import DATA_FILES, Seeds, take, typed_fields
+from rnc.cli.flags import DATA_FILES, Seeds, take, typed_values
 from rnc.cli.life import training_bar
 from rnc.cli.terminal import GOES_ON, console, friendly, typed_command
 
@@ -48,13 +48,14 @@ def compare(
     """
     from rnc.config import FitConfig
     from rnc.experiments.comparison import NAME, compare
+    from rnc.experiments.plan import without_line_fields
     from rnc.experiments.write import table
 
     with friendly(GOES_ON), training_bar(stays=False) as show:
-        config = take({**options, "preset": preset}, FitConfig)
-        fit = _fit_fields(context, config)
+        fit = _fit_fields(context, {**options, "preset": preset})
+        config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
         rows = compare(
-            _read(take({**options, "source": source}, DataFlags), FitConfig(**fit)),
+            _read(take({**options, "source": source}, DataFlags), config),
             out,
             seeds=seeds,
             preset=config.preset,
@@ -83,6 +84,11 @@ def reproduce(
     nuisance: Annotated[str | None, "for spurious: column the target does not depend on"] = None,
     other: Annotated[str | None, "for transfer: a second dataset's name, or a second file"] = None,
     other_root: Annotated[Path | None, "folder of its copy"] = None,
+    other_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="option of that dataset, as split=balanced"),
+    ] = None,
+    map_method: Annotated[str | None, "for spurious: pca, tsne or umap"] = None,
     out: Annotated[Path, "folder for runs and tables"] = Path("runs/paper"),
     seeds: Annotated[
         int | None,
@@ -107,17 +113,19 @@ def reproduce(
     """
     from rnc.config import FitConfig
     from rnc.experiments.paper import reproduce, result_names
+    from rnc.experiments.plan import without_line_fields
 
     with friendly(GOES_ON), training_bar(stays=False) as show:
         result_names(name)  # before data are read, which may take long
-        config = take({**options, "preset": preset}, FitConfig)
-        fit = _fit_fields(context, config)
-        flags, typed = take({**options, "source": source}, DataFlags), FitConfig(**fit)
-        data = _read(_with_subgroup(flags, nuisance), typed, has_other=other is not None)
+        fit = _fit_fields(context, {**options, "preset": preset})
+        config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
+        flags = take({**options, "source": source}, DataFlags)
+        second = None if other is None else _second_flags(flags, other, other_root, other_option)
+        data = _read(_with_subgroup(flags, nuisance), config, has_other=other is not None)
         if nuisance is not None:
             data = dataclasses.replace(data, nuisance=nuisance)
-        if other is not None:
-            data = data.with_other(_read_second(flags, other, other_root, typed, data))
+        if second is not None:
+            data = data.with_other(_read_second(second, config, data))
         reproduce(
             name,
             data,
@@ -128,15 +136,18 @@ def reproduce(
             end2end_lr=end2end_lr,
             methods=method or (),
             train=not finished,
+            map_method=map_method,
             command=typed_command(),
             show=show,
             say=partial(print, flush=True),
         )
 
 
-def _fit_fields(context: typer.Context, config: "FitConfig") -> dict[str, Any]:
+def _fit_fields(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
     """The fields that the user typed: the data and the preset choose the others."""
-    fit = typed_fields(context, config)
+    from rnc.config import FitConfig
+
+    fit = typed_values(context, options, FitConfig)
     if set_twice := [name for name in SET_BY_TABLE if name in fit]:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in set_twice)
         raise ValueError(
@@ -172,16 +183,35 @@ def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> 
     return Data.of_source(table, source)
 
 
-def _read_second(
-    flags: DataFlags, other: str, root: Path | None, config: "FitConfig", first: "Data"
-) -> "Data":
-    """The data to transfer to: a file has the columns of the first, a dataset its own."""
+def _second_flags(
+    flags: DataFlags, other: str, root: Path | None, options: list[str] | None
+) -> DataFlags:
+    """The flags of the data to transfer to: a file has the columns of the first, a set its own."""
     from rnc.data.datasets.registry import DATASETS
+
+    if other not in DATASETS:
+        if root is not None or options:
+            given = "--other-option" if root is None else "--other-root"
+            raise ValueError(
+                f"{given} goes with a dataset's name ({', '.join(DATASETS)}); --other is {other}. "
+                "Leave it out."
+            )
+        return dataclasses.replace(flags, source=other, root=None, dataset_option=None)
+    if root is None:
+        raise ValueError(
+            f"{other} is a dataset: say with --other-root DIR where your copy is. `rnc datasets` "
+            "says how to get one."
+        )
+    return DataFlags(other, root=root, dataset_option=options, skip_bad=flags.skip_bad)
+
+
+def _read_second(flags: DataFlags, config: "FitConfig", first: "Data") -> "Data":
+    """The data to transfer to; a file is prepared as the first one was."""
     from rnc.experiments.data import Data, read_other
 
-    if other in DATASETS:
-        return _read(DataFlags(other, root=root, skip_bad=flags.skip_bad), config)
-    source = source_of(dataclasses.replace(flags, source=other, root=root, dataset_option=None))
+    if flags.root is not None:
+        return _read(flags, config)
+    source = source_of(flags)
     return Data.of_source(read_other(source, config.image_size, first.table.preprocessing), source)
 
 

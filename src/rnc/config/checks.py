@@ -119,14 +119,18 @@ def _check_methods(config: "FitConfig") -> None:
     _check_regularizer(config)
     if config.label_distance == "circular":
         check_limit(config, "circular_labels", "label_distance='circular'")
-    used = [config.regularizer_spec, config.objective_spec if config.uses_objective else None]
-    changed = any(spec is not None and spec.original is not None for spec in used)
-    changed = changed or config.lds or "original" in HEADS[config.head].options
-    if config.original and not changed:
+    if config.original and not is_changed_by_original(config):
         raise ValueError(
             f"original=True changes nothing here: it is for {changed_by_original()}; got "
             f"head={config.head!r}. Leave it out."
         )
+
+
+def is_changed_by_original(config: "FitConfig") -> bool:
+    """Whether original=True makes a difference."""
+    used = [config.regularizer_spec, config.objective_spec if config.uses_objective else None]
+    changed = any(spec is not None and spec.original is not None for spec in used)
+    return changed or config.lds or "original" in HEADS[config.head].options
 
 
 def _check_objective(config: "FitConfig") -> None:

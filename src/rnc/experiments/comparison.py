@@ -15,7 +15,16 @@ from rnc.config import Preset
 from rnc.data.table import Table
 from rnc.experiments import scores
 from rnc.experiments.data import DIGITS, Data
-from rnc.experiments.plan import Line, OwnObjective, Plan, PlannedRun, Row, Setting, base_config
+from rnc.experiments.plan import (
+    Line,
+    OwnObjective,
+    Plan,
+    PlannedRun,
+    Row,
+    Setting,
+    base_config,
+    check_line_fields,
+)
 from rnc.experiments.published import FINETUNE, PROBE
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
@@ -94,7 +103,7 @@ def compare(
         seeds: how often to train each.
         preset: paper: its epochs and optimizer; quick: a first look.
         epochs: of the encoder, of end-to-end training and of fine-tuning.
-        fit: further fields of FitConfig, for all methods.
+        fit: further fields of FitConfig, for all methods that have a use for them.
         end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
@@ -102,15 +111,18 @@ def compare(
     """
     chosen = chosen_data(data)
     usual = _on_digits(epochs) if chosen.name == DIGITS else {}
-    base = base_config(chosen, preset, epochs, {**usual, **(fit or {})})
-    setting = Setting(chosen, base, seeds, end2end_lr)
+    given = {**usual, **(fit or {})}
+    base = base_config(chosen, preset, epochs, given)
+    setting = Setting(chosen, base, seeds, end2end_lr, given)
     targets = chosen.table.y.shape[1]
     fitting = [method for method in methods if targets == 1 or not method.one_target]
     for method in methods:
         if method not in fitting:
             say(f"{method.name} left out: it needs one target, {chosen.name} has {targets}.")
+    plan = comparison_plan(setting, fitting)
+    check_line_fields(plan, given)
     store = Store(Path(out), chosen.source, command)
-    return run_plan(NAME, comparison_plan(setting, fitting), setting, store, show=show, say=say)
+    return run_plan(NAME, plan, setting, store, show=show, say=say)
 
 
 def _on_digits(epochs: int | None) -> dict[str, Any]:

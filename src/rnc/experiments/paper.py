@@ -6,10 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from rnc.analyses.maps import check_map_method
 from rnc.config import Preset
 from rnc.data.table import Table
 from rnc.experiments.data import Data
-from rnc.experiments.plan import Plan, Row, Setting, base_config
+from rnc.experiments.plan import Plan, Row, Setting, base_config, check_line_fields
 from rnc.experiments.recipe import recipe
 from rnc.experiments.results import RESULTS, MakePlan
 from rnc.experiments.run import Say, chosen_data, run_plan
@@ -39,6 +40,7 @@ def reproduce(
     end2end_lr: float | None = None,
     methods: Sequence[str] = (),
     train: bool = True,
+    map_method: str | None = None,
     command: str = "",
     show: ShowRecord = lambda record: None,
     say: Say = print,
@@ -56,10 +58,11 @@ def reproduce(
         preset: best: our recipe; paper: its epochs and optimizer; quick: a first look. The lines
             of "recipe" have their own.
         epochs: of encoders and end-to-end training; those of heads and fine-tuning follow.
-        fit: further fields of FitConfig, for all runs.
+        fit: further fields of FitConfig, for all runs that have a use for them.
         end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
         methods: which methods of the table to train; all by default.
         train: whether to train what is missing; if not, the table has what is finished.
+        map_method: of the map of "spurious": pca, tsne or umap; by default umap if it is installed.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
         say: takes lines of text: cost, progress, the table.
@@ -72,6 +75,7 @@ ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stag
 efficiency, corruptions, reduced-data, spurious, recipe, all. Did you mean 'main'?
     """
     names = result_names(name)
+    check_map_method(map_method)
     chosen = chosen_data(data)
     if name in STUDIES and "preset" in (fit or {}):
         raise ValueError(f"The lines of {name} have presets of their own: leave out --preset.")
@@ -84,13 +88,17 @@ efficiency, corruptions, reduced-data, spurious, recipe, all. Did you mean 'main
         base = base_config(chosen, by, None, {**given, "preset": by})
         setting = Setting(chosen, base, count, end2end_lr, given)
         try:
-            plan = _only((RESULTS | STUDIES)[one](setting), methods)
+            plan = (RESULTS | STUDIES)[one](setting)
+            if name != EVERY_RESULT:
+                check_line_fields(plan, given)
+            plan = _only(plan, methods)
             plan = plan if train else _finished(plan, store)
         except DoesNotApply as error:
             if name != EVERY_RESULT:
                 raise
             say(f"{one} left out: {error}")
             continue
+        plan = dataclasses.replace(plan, map_method=map_method)
         result = run_plan(one, plan, setting, store, show=show, say=say)
         _join(store.out)
         say("\n".join([f"{one}: {plan.title}", *table(result)]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rnc.config import FitConfig, Preset
+from rnc.config.checks import is_changed_by_original
 from rnc.data.table import Table
 from rnc.experiments.data import Data
 from rnc.heads.registry import HEADS
@@ -39,6 +40,11 @@ _UNUSED: dict[str, tuple[str, ...]] = {
     "finetune": ("rnc_weight", "head_solver", "head_lr", "head_batch_size"),
 }
 """Fields that a scheme does not look at: runs that differ only in them are the same run."""
+
+OF_LINES = (
+    "head_options", "regularizer_weight", "original", "temperature", "contrast_temperature"
+)  # fmt: skip
+"""Fields for the lines of a table that have this head, regularizer or objective, not for all."""
 
 BY_HEAD = ("end2end", "two-stage")
 """Schemes whose first stage is by a head's loss alone."""
@@ -127,6 +133,8 @@ class Plan:
     lines: Sequence[Line]
     analyses: tuple[str, ...] = ()
     """Analyses of the first seed's runs; all runs get a report of their own."""
+    map_method: str | None = None
+    """For the analysis map: pca, tsne or umap; None: as `default_method` says."""
     report: str = ""
     """File name of that report; by default that of the table."""
     grouped: bool = False
@@ -188,6 +196,7 @@ class Setting:
             seed = self.base.seed + i
             data = self.data.table if table is None else table(seed)
             config = dataclasses.replace(self.base, **{"seed": seed, **changes})
+            config = dataclasses.replace(config, **fields_of_line(config, self.given))
             if config.scheme in ("end2end", "two-stage", "regularize") and self.end2end_lr:
                 config = dataclasses.replace(config, lr=self.end2end_lr)
             first = None if start is None else start[i]
@@ -214,12 +223,14 @@ def base_config(
         data: with the fields that they need.
         preset: best, paper or quick.
         epochs: of the encoder; None leaves them to `fit`, the data and the preset.
-        fit: further fields of FitConfig, which override all others.
+        fit: further fields of FitConfig, which override all others. Those of OF_LINES are left
+            to the lines: `Setting.given` has them.
     """
+    _check_head_options(fit.get("head_options") or {})
     fields = {"preset": preset, **data.fit}
     if preset == "quick":
         fields |= data.quick
-    fields |= fit
+    fields |= without_line_fields(fit)
     if epochs is not None:
         fields["epochs"] = epochs
     if "epochs" in fields and "head_epochs" not in fit:
@@ -233,6 +244,57 @@ def base_config(
             f"{', '.join(sorted(_DEFAULTS))}."
         )
     return FitConfig(**fields)
+
+
+def without_line_fields(fit: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that hold for every line of a table."""
+    return {name: value for name, value in fit.items() if name not in OF_LINES}
+
+
+def fields_of_line(config: FitConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those fields of OF_LINES that a run with this config has a use for.
+
+    >>> given = {"regularizer_weight": 1.0, "head_options": {"decode": "class", "beta": 0.5}}
+    >>> fields_of_line(FitConfig(head="or"), given)
+    {'head_options': {'decode': 'class'}}
+    >>> fields_of_line(FitConfig(scheme="end2end", regularizer="ranksim"), given)
+    {'regularizer_weight': 1.0}
+    """
+    spec = config.regularizer_spec
+    own = config.objective_spec.temperature if config.uses_objective else None
+    has_use = {
+        "regularizer_weight": spec is not None and spec.term is not None,
+        "original": is_changed_by_original(config),
+        "temperature": own == "temperature",
+        "contrast_temperature": own == "contrast_temperature",
+    }
+    fields = {name: given[name] for name, used in has_use.items() if used and name in given}
+    known, options = HEADS[config.head].options, given.get("head_options") or {}
+    if chosen := {name: value for name, value in options.items() if name in known}:
+        fields["head_options"] = chosen
+    return fields
+
+
+def check_line_fields(plan: Plan, given: Mapping[str, Any]) -> None:
+    """Raise for a field of OF_LINES that no line of a table has a use for."""
+    asked = {f"{name}={given[name]}": {name: given[name]} for name in OF_LINES if name in given}
+    asked.pop(f"head_options={given.get('head_options')}", None)
+    for name, value in (given.get("head_options") or {}).items():
+        asked[f"head option {name}={value}"] = {"head_options": {name: value}}
+    for words, one in asked.items():
+        if not any(fields_of_line(run.config, one) for run in plan.runs):
+            raise ValueError(
+                f"{words} has no use in the table {plan.title!r}: none of its lines has a head, "
+                "regularizer or objective with it. Leave it out."
+            )
+
+
+def _check_head_options(options: Mapping[str, Any]) -> None:
+    known = dict.fromkeys(option for head in HEADS.values() for option in head.options)
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(
+            f"No head has the option {', '.join(unknown)}; known are {', '.join(known)}."
+        )
 
 
 def canonical(config: FitConfig, table: Table) -> FitConfig:

@@ -178,7 +178,9 @@ def ablation_similarity(setting: Setting) -> Plan:
     lines = [
         _line(setting, "RnC(L1)", setting.rnc(similarity=key), name) for key, name in names.items()
     ]
-    return Plan("Similarity of features", "One temperature, 2, for all three.", lines)
+    temperature = lines[0].runs[0].config.temperature
+    about = f"One temperature, {temperature:g}, for all three."
+    return Plan("Similarity of features", about, lines)
 
 
 def ablation_scheme(setting: Setting) -> Plan:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import analyse
 from rnc.data.table import Table
 from rnc.experiments.cost import Cost, cost_of, epoch_size
@@ -129,12 +130,22 @@ def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
 
 def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store) -> Path:
     """A report of all runs; those of the first seed have the analyses of the plan."""
+    options = AnalysisOptions(map_method=plan.map_method)
     for first in (outcome.finished[0] for outcome in outcomes if outcome.finished):
         for analysis in plan.analyses:
-            if not first.run.has_analysis(analysis):
-                analyse(first.run, analysis)
+            if not _has(first, analysis, plan.map_method):
+                analyse(first.run, analysis, options)
     folders = [one.folder for outcome in outcomes for one in outcome.finished]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
+
+
+def _has(finished: Finished, analysis: str, map_method: str | None) -> bool:
+    """Whether a run has an analysis; a map must be of the method that was asked for, if any."""
+    if not finished.run.has_analysis(analysis):
+        return False
+    if analysis != "map" or map_method is None:
+        return True
+    return bool(finished.run.analysis("map").content["method"] == map_method)
 
 
 def _epochs(plan: Plan) -> str:

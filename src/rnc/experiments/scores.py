@@ -41,13 +41,13 @@ def r2(finished: Finished) -> float:
 
 
 def spearman(finished: Finished) -> float:
-    """Correlation of feature similarities with label similarities."""
-    return float(finished.run.scores["test"]["spearman"])
+    """Correlation of feature similarities with label similarities; NaN where all are equal."""
+    return float(finished.run.scores["test"].get("spearman", np.nan))
 
 
 def kendall(finished: Finished) -> float:
     """The same, by Kendall's tau."""
-    return float(finished.run.scores["test"]["kendall"])
+    return float(finished.run.scores["test"].get("kendall", np.nan))
 
 
 def seconds(finished: Finished) -> float:
@@ -77,10 +77,10 @@ def samples(finished: Finished) -> float:
 
 
 def readable(column: str) -> Score:
-    """How well a linear probe reads a column from the features."""
+    """How well a linear probe reads a column from the features; NaN where too few rows have it."""
 
     def score(finished: Finished) -> float:
-        return float(finished.run.scores["readable"][column])
+        return float(finished.run.scores["readable"].get(column, np.nan))
 
     return score
 

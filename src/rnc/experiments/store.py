@@ -62,10 +62,13 @@ def run_key(run: PlannedRun) -> str:
 
 def encoder_key(run: PlannedRun) -> str:
     """What identifies the encoder that an objective trains for a run."""
-    bins = () if run.config.objective_spec.uses_bins else BIN_FIELDS
+    config, spec = run.config, run.config.objective_spec
+    bins = () if spec.uses_bins else BIN_FIELDS
+    if spec.original is None:  # then it is for the head alone
+        config = dataclasses.replace(config, original=False)
     content: dict[str, Any] = {
         "data": run.table.digest,
-        "encoder": _key_fields(run.config, (*SPEED_ONLY, *NOT_ENCODER, *bins)),
+        "encoder": _key_fields(config, (*SPEED_ONLY, *NOT_ENCODER, *bins)),
     }
     return _hash(content if run.own is None else {**content, "own": run.own.name})
 

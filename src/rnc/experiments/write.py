@@ -140,9 +140,13 @@ def with_spread(middle: float | None, spread: float | None, digits: int = 4) -> 
 
     >>> with_spread(6.1432, 0.0812), with_spread(6.14, None, 3), with_spread(None, None)
     ('6.143 ± 0.081', '6.14', 'diverged')
+    >>> with_spread(math.nan, None)  # such as a correlation with equal features
+    'undefined'
     """
     if middle is None:
         return "diverged"
+    if math.isnan(middle):
+        return "undefined"
     size = math.floor(math.log10(abs(middle))) + 1 if middle else 1
     places = max(0, digits - max(1, size))
     text = f"{middle:.{places}f}"

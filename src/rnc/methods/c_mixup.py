@@ -5,7 +5,8 @@
     x = l x_i + (1 - l) x_j,    y = l y_i + (1 - l) y_j
 
 Beside the RnC loss: it makes data and has no loss of its own; near labels are mixed here, where
-RnC ranks near and far ones. The paper also trains RnC on mixed data.
+RnC ranks near and far ones. The paper calls the two orthogonal and complementary and has no numbers
+of both; that `rnc compare` trains RnC on mixed data is our choice.
 """
 
 import math

@@ -58,7 +58,7 @@ def read(
         most=_MOST_PER_AGE,
         without_published=f"{root} has the images of AgeDB, but no agedb.csv, which holds the "
         "published split. Put it beside the folder AgeDB, or choose split='person', "
-        "split='image' or split='balanced'.",
+        "split='image' or split='balanced' (--dataset-option split=person).",
     )
     return reading.image_table(
         frame,

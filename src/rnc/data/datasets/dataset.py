@@ -26,6 +26,7 @@ from rnc.data.table import Table
 
 Level = Literal["ok", "warning", "error"]
 
+_SKIP = "--skip-bad (skip_bad=True) reads the rest"
 _CHECK_SIDE = 8  # a check decodes each image to its end, but keeps little of it
 
 
@@ -120,6 +121,6 @@ def image_findings(folder: Path, paths: Iterable[str], progress: bool) -> Iterat
     ):
         if cases:
             text = f"{len(cases):,} of {len(names):,} images are {problem}: {first_few(cases, 3)}."
-            yield Finding("error", f"{text} {advice}; skip_bad=True reads the rest.")
+            yield Finding("error", f"{text} {advice}; {_SKIP}.")
     if not bad:
         yield Finding("ok", f"All {len(names):,} images can be read.")

@@ -90,7 +90,8 @@ def read(
         up_to=_OLDEST,
         without_published=f"{root} has the .mat files of IMDB-WIKI, but no imdb_wiki.csv, which "
         "holds the published split. Put it beside the folders imdb_crop and wiki_crop, or choose "
-        "split='balanced' or split='person'.",
+        "split='balanced' or split='person' (--dataset-option split=balanced; for the second data "
+        "of a transfer --other-option).",
     )
     if train_size is not None:
         frame = frame[_draw(frame, train_size, train_seed)]

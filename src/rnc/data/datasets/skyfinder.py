@@ -79,7 +79,7 @@ def read(
     if frame.empty:
         raise DataError(
             f"{csv}: no images are left within {within_minutes:g} minutes of {hour:g} o'clock. "
-            "Choose a larger within_minutes."
+            "Choose more minutes: --dataset-option within_minutes=."
         )
     group = "camera" if split == "camera" else None
     parts = reading.drawn_split(frame, "temperature", group, counts=_PARTS, seed=split_seed)

@@ -125,7 +125,9 @@ def read(
     x, good, bad = _signals(mne, recordings, span, band, rate, progress)
     if bad and (not skip_bad or not good):
         reasons = [f"{r.file}: {why}" for r, why in bad.items()]
-        advice = "Leave them out with skip_bad=True." if good else "No usable recordings remain."
+        advice = "No usable recordings remain."
+        if good:
+            advice = "Leave them out with --skip-bad (skip_bad=True)."
         raise unusable(str(root), "recordings", reasons, len(recordings), advice)
     n, c = len(good), len(_CHANNELS)
     x = x.reshape(n, c, windows, -1).swapaxes(1, 2).reshape(n * windows, c, -1)
@@ -160,7 +162,7 @@ def _split(
         if len(recordings) < _FOLDS:
             raise DataError(
                 f"split='fold' needs at least {_FOLDS} subjects; got {len(recordings)}. Choose "
-                "split='official'."
+                "split='official' (--dataset-option split=official)."
             )
         folds = KFold(_FOLDS, shuffle=True, random_state=seed).split(recordings)
         test = np.zeros(len(recordings), bool)
@@ -198,7 +200,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
         yield Finding(
             "error",
             f"{len(bad):,} of {len(subjects):,} recordings cannot be used: {first_few(bad, 3)}. "
-            "Download them again; skip_bad=True reads the rest.",
+            "Download them again; --skip-bad (skip_bad=True) reads the rest.",
         )
     else:
         yield Finding("ok", f"All {len(subjects):,} recordings are whole, with age and electrodes.")
