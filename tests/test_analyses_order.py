@@ -11,7 +11,7 @@ from evaluation_cases import table_of, untrained, with_config, written
 from rnc import rnc_loss
 from rnc.analyses.order import order_of, smallest_delta
 from rnc.analyses.registry import analyse
-from rnc.loss.theory import ideal_embedding, is_delta_ordered, lower_bound
+from rnc.loss.theory import epsilon, ideal_embedding, is_delta_ordered, lower_bound
 from rnc.metrics import ordinality
 
 
@@ -22,7 +22,7 @@ def test_loss_bound_and_gap_are_means_over_whole_batches(tmp_path):
     run = untrained(tmp_path, table, config)
     analyse(run, "order")
     found = written(run, "order")
-    assert list(found) == ["loss", "bound", "gap", "delta", "spearman", "kendall"]
+    assert list(found) == ["loss", "bound", "gap", "provable_gap", "delta", "spearman", "kendall"]
     z, y = torch.tensor(run.features).double(), torch.tensor(run.truth)
     rows = np.random.default_rng(0).permutation(80).reshape(5, 16)
     losses = [float(rnc_loss(z[r], y[r], temperature=0.7, similarity="cosine")) for r in rows]
@@ -31,6 +31,8 @@ def test_loss_bound_and_gap_are_means_over_whole_batches(tmp_path):
     assert found["bound"] == pytest.approx(np.mean(bounds))
     assert found["bound"] > 0
     assert found["gap"] == pytest.approx(found["loss"] - found["bound"])
+    proofs = [float(epsilon(y[r], 1 - 1e-9)) for r in rows]
+    assert found["provable_gap"] == pytest.approx(np.mean(proofs))
     assert found["delta"] is None
     assert found["spearman"] == pytest.approx(run.scores["test"]["spearman"])
     assert found["kendall"] == pytest.approx(run.scores["test"]["kendall"])

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -6,8 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golden import golden_cases
-from rnc import rnc_loss
-from rnc.loss.theory import epsilon, gap, ideal_embedding, is_delta_ordered, lower_bound
+from rnc import circular, rnc_loss
+from rnc.loss.theory import (
+    epsilon,
+    gamma,
+    gap,
+    ideal_embedding,
+    is_delta_ordered,
+    lower_bound,
+    margin,
+)
 
 
 @pytest.mark.parametrize("case", golden_cases("theory"))
@@ -68,6 +77,115 @@ def test_order_is_found_as_by_definition(
     similarities = -(features[:, None] - features).norm(dim=2) / 2.0
     expected = slow_is_ordered(similarities, distances, delta)
     assert is_delta_ordered(features, targets, delta) is expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_margin_is_the_smallest_lead_by_definition(seed: int) -> None:
+    torch.manual_seed(seed)
+    targets = torch.randint(0, 4, (6,))
+    features = torch.randn(6, 2, dtype=torch.float64)
+    d = (targets[:, None] - targets).abs()
+    s = -(features[:, None] - features).norm(dim=2) / 0.5
+    triplets = [(i, j, k) for i in range(6) for j in range(6) for k in range(6) if i not in (j, k)]
+    leads = [s[i, j] - s[i, k] for i, j, k in triplets if d[i, j] < d[i, k]]
+    expected = min(leads).item() if leads else math.inf
+    assert margin(features, targets, temperature=0.5).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_no_two_distances_leave_an_infinite_margin() -> None:
+    assert margin(torch.randn(4, 2), torch.ones(4)).item() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("targets", "views", "rows", "smallest_group"),
+    [
+        ([1.0, 2.0, 4.0], 1, 3, 1),  # no ties
+        ([1.0, 2.0, 4.0], 2, 6, 1),  # the other view of the anchor
+        ([5.0, 5.0, 5.0], 1, 3, 2),
+        ([5.0, 5.0, 5.0], 2, 6, 5),
+        ([0.0, 0.0, 1.0, 1.0], 3, 12, 5),  # 5 equal ones and 6 others
+    ],
+)
+def test_gamma_of_explicit_batches(
+    targets: list[float], views: int, rows: int, smallest_group: int
+) -> None:
+    found = gamma(torch.tensor(targets), 0.01, views=views)
+    assert found.item() == pytest.approx(math.log(rows / (smallest_group * 0.01)), rel=1e-12)
+
+
+def test_the_anchor_is_in_no_group_of_gamma() -> None:
+    hours = torch.tensor([0.0, 8.0, 16.0])  # seen from each, the two others tie
+    found = gamma(hours, 0.1, label_distance=circular(period=24))
+    assert found.item() == pytest.approx(math.log(3 / (2 * 0.1)), rel=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    n=st.integers(2, 8),
+    views=st.integers(1, 2),
+    excess=st.sampled_from([1e-9, 0.01, 0.5, 2.0]),
+    seed=st.integers(0, 10_000),
+)
+def test_a_margin_above_gamma_brings_the_loss_within_the_excess(
+    n: int, views: int, excess: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    targets = torch.randint(0, 6, (n,))
+    needed = gamma(targets, excess, views=views).item()
+    unit = ideal_embedding(targets)[:, None].expand(-1, views, -1)
+    features = unit * (1.001 * max(needed, 0.01) / min(1e3, margin(unit, targets).item()))
+    assert margin(features, targets) > needed
+    assert gap(features, targets) < excess
+
+
+def test_a_tenth_of_the_margin_is_not_enough() -> None:
+    targets = torch.tensor([1.0, 2.0, 4.0])
+    unit = ideal_embedding(targets)
+    scale = gamma(targets, 0.01) / margin(unit, targets)
+    assert gap(1.001 * scale * unit, targets) < 0.01 < gap(0.1 * scale * unit, targets)
+
+
+def test_gamma_is_finite_for_the_smallest_excess_and_refuses_none() -> None:
+    assert 744 < gamma(torch.arange(3), 5e-324).item() < 746
+    for excess in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"finite excess above 0; got {excess}"):
+            gamma(torch.arange(3), excess)
+
+
+def slow_violations(similarities: torch.Tensor, distances: torch.Tensor, delta: float) -> int:
+    """Groups that spread by delta, and samples of other groups that do not lead by 1/delta."""
+    s, d = similarities.tolist(), distances.tolist()
+    found = 0
+    for i in range(len(s)):
+        others = [k for k in range(len(s)) if k != i]
+        for distance in {d[i][j] for j in others}:
+            group = [s[i][j] for j in others if d[i][j] == distance]
+            farther = [s[i][k] for k in others if d[i][k] > distance]
+            if max(group) - min(group) >= delta:
+                found += 1
+            elif farther:
+                found += sum(one <= max(farther) + 1 / delta for one in group)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    n=st.integers(2, 7),
+    scale=st.sampled_from([0.1, 2.0, 8.0, 40.0]),
+    delta=st.sampled_from([0.3, 0.6, 0.9]),
+    seed=st.integers(0, 10_000),
+)
+def test_no_more_violations_than_gap_over_epsilon(
+    n: int, scale: float, delta: float, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    targets = torch.randint(0, 4, (n, 1)).double()
+    features = ideal_embedding(targets, scale=scale)
+    features = features + 0.3 * torch.randn_like(features)
+    similarities = -(features[:, None] - features).norm(dim=2) / 2.0
+    violations = slow_violations(similarities, (targets - targets.T).abs(), delta)
+    assert violations <= gap(features, targets) / epsilon(targets, delta) + 1e-6
+    assert (violations == 0) is is_delta_ordered(features, targets, delta)
 
 
 @settings(max_examples=100, deadline=None)

@@ -11,7 +11,7 @@ from torch import Tensor
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.loss import rnc_loss
 from rnc.loss.pairwise import Pairwise
-from rnc.loss.theory import is_delta_ordered, lower_bound
+from rnc.loss.theory import epsilon, is_delta_ordered, lower_bound
 from rnc.metrics import ordinality
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
@@ -52,7 +52,9 @@ def order_of(
     """Mean loss, bound and gap of batches, and the smallest delta for which all are ordered.
 
     Loss and bound grow with the batch, so compare runs by batches of one size; the gap grows
-    less. delta is None if no value below 1 orders all batches, as for most features of real data.
+    less. provable_gap is what theorem 3 asks for: a gap below it proves some order, that of the
+    largest delta. delta is None if no value below 1 orders all batches, as for most features of
+    real data.
 
     Args:
         features: (n, d).
@@ -82,8 +84,15 @@ def order_of(
     losses = [float(rnc_loss(z, y, **loss_options)) for z, y in batches]
     bounds = [float(lower_bound(y, **pairs)) for _, y in batches]
     loss, bound = float(np.mean(losses)), float(np.mean(bounds))
+    provable = float(np.mean([float(epsilon(y, _NEARLY_ONE, **pairs)) for _, y in batches]))
     delta = smallest_delta(batches, **loss_options)
-    return {"loss": loss, "bound": bound, "gap": loss - bound, "delta": delta}
+    return {
+        "loss": loss,
+        "bound": bound,
+        "gap": loss - bound,
+        "provable_gap": provable,
+        "delta": delta,
+    }
 
 
 def smallest_delta(

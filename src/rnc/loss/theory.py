@@ -6,19 +6,22 @@ equal label distance, with sizes n_i1, n_i2, ...
     L*       = mean_i 1/(N-1) sum_m n_im log n_im                    L >= L*, and L can approach L*
     ordered  : d_ij < d_ik  =>  s_ij > s_ik + 1/delta                for all i and j, k != i
                d_ij = d_ik  =>  |s_ij - s_ik| < delta
-    epsilon  : L < L* + epsilon(delta)  =>  the features are delta-ordered
+    gamma    : margin > gamma(excess), ties equal  =>  L < L* + excess            (theorem 2)
+    epsilon  : L < L* + epsilon(delta)  =>  the features are delta-ordered         (theorem 3)
 
 The paper writes L > L*; where all label distances of every anchor are equal, coincident features
-reach L = L*.
+reach L = L*. What follows for more than one batch is in `rnc.loss.theory_generalization`;
+docs/theory.md explains both.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rnc.loss import rnc_loss
-from rnc.loss.batch import as_rows, as_targets
+from rnc.loss.batch import Rows, as_rows, as_targets
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 from rnc.loss.plain import Ranking, rank
 
@@ -81,6 +84,35 @@ def gap(
     return loss - bound.to(loss.dtype)
 
 
+def gamma(
+    targets: Tensor,
+    excess: float,
+    *,
+    views: int = 1,
+    label_distance: str | Pairwise = "l1",
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """The margin of similarities that brings the loss within `excess` of `lower_bound`.
+
+    Theorem 2: log(rows / (min n_im * excess)). Features whose `margin` is larger, and whose
+    similarities are equal where label distances are, have a `gap` below `excess`. It is negative
+    where `excess` is so large that no margin is needed. The other arguments are as for
+    `lower_bound`.
+
+    >>> gamma(torch.tensor([1.0, 2.0, 4.0]), 0.01)  # log 300
+    tensor(5.7038, dtype=torch.float64)
+    """
+    if not 0 < excess < math.inf:
+        raise ValueError(f"gamma needs a finite excess above 0; got {excess}.")
+    rows = as_targets(targets, "gamma")
+    ranking = _rank_targets(rows, views, label_distance, tie_tolerance)
+    sizes = _group_sizes(ranking, views)
+    if views == 1:  # the anchor is in no group
+        sizes = sizes.scatter(1, _itself(ranking), torch.inf)
+    # Logarithms one by one: the quotient would overflow for the smallest numbers.
+    return math.log(views * len(rows)) - sizes.min().log() - math.log(excess)
+
+
 def epsilon(
     targets: Tensor,
     delta: float,
@@ -94,7 +126,7 @@ def epsilon(
     delta is between 0 and 1; smaller asks for a stricter order. The other arguments are as for
     `lower_bound`.
     """
-    _check_delta(delta)
+    check_delta(delta)
     rows = as_targets(targets, "epsilon")
     sizes = _group_sizes(_rank_targets(rows, views, label_distance, tie_tolerance), views)
     # The largest group gives the smallest logarithm.
@@ -120,18 +152,43 @@ def is_delta_ordered(
     similarities lie within [-1/2, 1/2], and 1/delta > 1. delta is between 0 and 1; the other
     arguments are as for `rnc.rnc_loss`.
     """
-    _check_delta(delta)
-    rows = as_rows(features.detach(), targets, "is_delta_ordered")
-    ranking = _rank_targets(rows.targets, 1, label_distance, tie_tolerance)
-    similarities = resolve_similarity(similarity)(rows.features.double(), rows.features.double())
-    ranked = similarities.gather(1, ranking.order) / temperature
-    ranked.scatter_(1, _itself(ranking), -torch.inf)
-    highest = ranked.cummax(dim=1).values
-    farther = highest.gather(1, (ranking.first_tie - 1).clamp(min=0))
-    apart = (ranked > farther + 1 / delta) | (ranking.first_tie == 0)
+    check_delta(delta)
+    found = _compare(
+        as_rows(features.detach(), targets, "is_delta_ordered"),
+        temperature,
+        label_distance,
+        similarity,
+        tie_tolerance,
+    )
+    ranking, ranked = found.ranking, found.similarities
+    apart = (ranked > found.farther + 1 / delta) | (ranking.first_tie == 0)
     # Where all are apart, the highest up to the last tie is the highest of the ties.
-    together = highest.gather(1, ranking.last_tie) - ranked < delta
+    together = found.highest.gather(1, ranking.last_tie) - ranked < delta
     return bool((apart & together).scatter(1, _itself(ranking), True).all())
+
+
+def margin(
+    features: Tensor,
+    targets: Tensor,
+    *,
+    temperature: float = 2.0,
+    label_distance: str | Pairwise = "l1",
+    similarity: str | Pairwise = "l2",
+    tie_tolerance: float = 0.0,
+) -> Tensor:
+    """The smallest s_ij - s_ik of all samples with d_ij < d_ik: above 0, all are in order.
+
+    To be compared with `gamma`. It is infinite where no anchor has two distinct label distances.
+    Arguments as for `rnc.rnc_loss`.
+
+    >>> margin(torch.tensor([[0.0], [2.0], [6.0]]), torch.tensor([0.0, 1.0, 3.0]))
+    tensor(1., dtype=torch.float64)
+    """
+    rows = as_rows(features.detach(), targets, "margin")
+    found = _compare(rows, temperature, label_distance, similarity, tie_tolerance)
+    lead = found.similarities - found.farther
+    lead[found.ranking.first_tie == 0] = torch.inf
+    return lead.scatter(1, _itself(found.ranking), torch.inf).min()
 
 
 def ideal_embedding(targets: Tensor, *, scale: float = 1.0) -> Tensor:
@@ -153,6 +210,34 @@ def ideal_embedding(targets: Tensor, *, scale: float = 1.0) -> Tensor:
         columns.append(climbed * values.diff().sqrt())
     steps = torch.cat(columns, dim=1)
     return scale * steps if steps.shape[1] else steps.new_zeros(steps.shape[0], 1)
+
+
+class _Comparison(NamedTuple):
+    """Every row of a batch, seen from every anchor, furthest label first: arrays (n, n)."""
+
+    ranking: Ranking
+    similarities: Tensor
+    """s_ij, and minus infinity for the anchor itself."""
+    highest: Tensor
+    """The highest similarity up to each rank."""
+    farther: Tensor
+    """The highest similarity of the samples whose labels are farther."""
+
+
+def _compare(
+    rows: Rows,
+    temperature: float,
+    label_distance: str | Pairwise,
+    similarity: str | Pairwise,
+    tie_tolerance: float,
+) -> _Comparison:
+    ranking = _rank_targets(rows.targets, 1, label_distance, tie_tolerance)
+    similarities = resolve_similarity(similarity)(rows.features.double(), rows.features.double())
+    ranked = similarities.gather(1, ranking.order) / temperature
+    ranked.scatter_(1, _itself(ranking), -torch.inf)
+    highest = ranked.cummax(dim=1).values
+    farther = highest.gather(1, (ranking.first_tie - 1).clamp(min=0))
+    return _Comparison(ranking, ranked, highest, farther)
 
 
 def _rank_targets(
@@ -178,6 +263,7 @@ def _group_sizes(ranking: Ranking, views: int) -> Tensor:
     return sizes.clamp(min=1).double()  # 0 only where the anchor is alone
 
 
-def _check_delta(delta: float) -> None:
+def check_delta(delta: float) -> None:
+    """Raise if delta is not between 0 and 1."""
     if not 0 < delta < 1:
         raise ValueError(f"delta must be between 0 and 1, exclusive; got {delta}.")

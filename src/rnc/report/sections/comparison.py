@@ -124,6 +124,7 @@ _ORDER = {
     "loss": "Loss on test batches",
     "bound": "Lowest loss possible on them",
     "gap": "Distance of the loss from the lowest possible",
+    "provable_gap": "Distance below which theorem 3 proves an order",
     "delta": "Features are delta-ordered for delta of",
 }
 
