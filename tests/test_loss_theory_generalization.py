@@ -120,17 +120,17 @@ def test_epsilon_for_all_is_that_of_the_worst_labels() -> None:
 
 def slow_count(s: list[list[float]], e: list[list[float]], delta: float) -> TripletCount:
     """The three conditions of appendix B, for every i, j and k; each pair is met twice."""
-    constrained = broken = 0
+    apart = apart_broken = alike = alike_broken = 0
     for i, j, k in product(range(len(s)), repeat=3):
         if len({i, j, k}) < 3:
             continue
         if s[i][j] > s[i][k] + 1 / delta:
-            constrained, broken = constrained + 1, broken + (not e[i][j] < e[i][k])
+            apart, apart_broken = apart + 1, apart_broken + (not e[i][j] < e[i][k])
         elif abs(s[i][j] - s[i][k]) < delta:
-            constrained, broken = constrained + 1, broken + (e[i][j] != e[i][k])
+            alike, alike_broken = alike + 1, alike_broken + (e[i][j] != e[i][k])
         elif s[i][j] < s[i][k] - 1 / delta:
-            constrained, broken = constrained + 1, broken + (not e[i][j] > e[i][k])
-    return TripletCount(constrained // 2, broken // 2)
+            apart, apart_broken = apart + 1, apart_broken + (not e[i][j] > e[i][k])
+    return TripletCount(apart // 2, apart_broken // 2, alike // 2, alike_broken // 2)
 
 
 @settings(max_examples=80, deadline=None)
@@ -150,7 +150,7 @@ def test_triplets_are_counted_as_by_definition(
     expected = slow_count(s.tolist(), (predictions - predictions.T).abs().tolist(), delta)
     found = count_triplets(features, predictions, delta)
     assert found == expected
-    assert is_delta_monotonic(features, predictions, delta) is (expected.broken == 0)
+    assert is_delta_monotonic(features, predictions, delta) is (expected[1] + expected[3] == 0)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -177,11 +177,9 @@ def test_on_ordered_features_a_function_is_monotonic_if_it_orders_as_the_labels_
 def test_similarities_between_delta_and_its_inverse_constrain_nothing() -> None:
     features = torch.tensor([[0.0], [4.0], [10.0]])  # similarities differ by 1, 2 and 3
     predictions = torch.tensor([0.0, 9.0, 1.0])
-    assert count_triplets(features, predictions, 0.3) == TripletCount(0, 0)
-    assert count_triplets(features, predictions, 0.3).share == 0.0
-    found = count_triplets(features, predictions, 0.4)  # 1/delta is 2.5
-    assert found == TripletCount(1, 1)
-    assert found.share == 1.0
+    assert count_triplets(features, predictions, 0.3) == TripletCount(0, 0, 0, 0)
+    assert is_delta_monotonic(features, predictions, 0.3)
+    assert count_triplets(features, predictions, 0.4) == TripletCount(1, 1, 0, 0)  # 1/delta: 2.5
 
 
 def test_a_tolerance_makes_distances_of_predictions_equal() -> None:

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rnc.loss import rnc_loss
 from rnc.loss.batch import Rows, as_rows, as_targets
+from rnc.loss.loss import rnc_loss
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 from rnc.loss.plain import Ranking, rank
 

@@ -95,15 +95,14 @@ def gap_for_all(delta: float, samples: int, batch_size: int, *, views: int = 1) 
 
 
 class TripletCount(NamedTuple):
-    """How many triplets (anchor i; j, k) features constrain, and how many predictions break it."""
+    """How many triplets (anchor i; j, k) the features constrain, and how many predictions break."""
 
-    constrained: int
-    broken: int
-
-    @property
-    def share(self) -> float:
-        """The share of constrained triplets that are broken; 0 if none is constrained."""
-        return self.broken / max(1, self.constrained)
+    apart: int
+    """Similarities differ by more than 1/delta: the more similar one must be nearer."""
+    apart_broken: int
+    alike: int
+    """Similarities differ by less than delta: both must be equally near."""
+    alike_broken: int
 
 
 def count_triplets(
@@ -133,9 +132,9 @@ def count_triplets(
 
     >>> line = torch.tensor([[0.0], [10.0], [30.0]])
     >>> count_triplets(line, torch.tensor([0.0, 1.0, 3.0]), 0.5)
-    TripletCount(constrained=3, broken=0)
+    TripletCount(apart=3, apart_broken=0, alike=0, alike_broken=0)
     >>> count_triplets(line, torch.tensor([0.0, 2.0, 3.0]), 0.5)  # the middle is nearer to 3
-    TripletCount(constrained=3, broken=1)
+    TripletCount(apart=3, apart_broken=1, alike=0, alike_broken=0)
     """
     check_delta(delta)
     if not 0 <= tie_tolerance < math.inf:
@@ -144,17 +143,17 @@ def count_triplets(
     values = rows.features.double()
     similarities = resolve_similarity(similarity)(values, values) / temperature
     distances = resolve_label_distance(label_distance)(rows.targets, rows.targets)
-    constrained = broken = 0
+    counts = torch.zeros(4, dtype=torch.int64, device=values.device)
     for anchor in range(len(values)):
         others = torch.arange(len(values), device=values.device) != anchor
         more_similar = _differences(similarities[anchor, others])
         farther = _differences(distances[anchor, others])
         apart = more_similar > 1 / delta
         alike = (more_similar.abs() < delta).triu(diagonal=1)
-        wrong = apart & (farther >= -tie_tolerance)
-        constrained += int(apart.sum() + alike.sum())
-        broken += int(wrong.sum() + (alike & (farther.abs() > tie_tolerance)).sum())
-    return TripletCount(constrained, broken)
+        not_nearer, not_equal = farther >= -tie_tolerance, farther.abs() > tie_tolerance
+        found = (apart, apart & not_nearer, alike, alike & not_equal)
+        counts += torch.stack([triplets.sum() for triplets in found])
+    return TripletCount(*counts.tolist())
 
 
 def is_delta_monotonic(
@@ -185,7 +184,7 @@ def is_delta_monotonic(
         similarity=similarity,
         tie_tolerance=tie_tolerance,
     )
-    return found.broken == 0
+    return found.apart_broken == found.alike_broken == 0
 
 
 def rademacher_complexity(losses: Tensor, *, draws: int = 4096, seed: int = 0) -> float:
