@@ -103,7 +103,8 @@ def test_root_may_be_the_folder_of_the_images(tmp_path):
 
 def test_images_without_csv_are_read_by_their_names_once_a_split_is_chosen(tmp_path):
     root = copies.agedb(tmp_path, csv=False)
-    message = r"has the images of AgeDB, but no agedb.csv.*='image' or split='balanced' \(--dataset-option split=person\)"
+    advice = r"='image' or split='balanced' \(--dataset-option split=person\)"
+    message = rf"has the images of AgeDB, but no agedb.csv.*{advice}"
     with pytest.raises(DataError, match=message):
         read(root)
     table = read(root, split="person", image_size=8)
