@@ -126,9 +126,11 @@ def test_passes_show_every_sample_as_often_in_steps_of_different_ones() -> None:
 
 def test_end_to_end_training_sees_as_many_images_per_step_as_contrast() -> None:
     config = quick(scheme="end2end", preset="best", epochs=3)
-    (stage,) = planned_stages(config, rows=84, kind="table")
-    (encoder, _) = planned_stages(quick(preset="best", epochs=3), rows=84, kind="table")
+    (stage,) = planned_stages(config, rows=84, kind="image")
+    (encoder, _) = planned_stages(quick(preset="best", epochs=3), rows=84, kind="image")
     assert stage.views == encoder.views == 168
+    (stage,) = planned_stages(config, rows=84, kind="table")
+    assert stage.views == 84
     (plain,) = planned_stages(quick(scheme="end2end"), rows=84, kind="table")
     assert plain.views == 84
 
