@@ -10,12 +10,15 @@ from typer.testing import CliRunner
 
 import dataset_copies
 from rnc.cli import app
+from rnc.config import FitConfig
 from rnc.experiments import Data
 from rnc.experiments.comparison import METHODS, comparison_plan
 from rnc.experiments.plan import Plan, Row, Setting, base_config
 from rnc.experiments.results import RESULTS
 from rnc.experiments.store import encoder_key
 from rnc.experiments.write import with_spread
+from rnc.methods.registry import OBJECTIVES
+from rnc.training.objectives import regularizer_weight
 from training_cases import columns
 
 SMALL = ["--image-size", "28", "--encoder", "small-cnn", "--device", "cpu"]
@@ -190,6 +193,29 @@ def test_methods_that_collapse_have_an_undefined_order(tmp_path: Path) -> None:
     code, text = run(*words, "--out", tmp_path / "out")
     assert code == 0, text
     assert "| L1 | undefined | undefined |" in text
+
+
+def test_the_page_states_the_weights_and_rates_that_preset_paper_has() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    rows = {
+        line.split(" | ")[0].strip("| "): line.split(" | ")[2]
+        for line in page.splitlines()
+        if line.count(" | ") >= 3
+    }
+    for name, regularizer in (("RankSim", "ranksim"), ("Ordinal Entropy", "ordinal-entropy")):
+        config = FitConfig(preset="paper", scheme="end2end", regularizer=regularizer)
+        weight = regularizer_weight("l1", config)
+        assert rows[f"weight of {name}"].startswith(f"{weight:g} ")
+        assert f"| {name}, {weight:g} |" in page
+    paper = FitConfig(preset="paper", batch_size=256)
+    assert f"end-to-end rate ({paper.rate(contrast=False) / 10:g})" in rows["fine-tuning"]
+    assert (
+        f"at the end-to-end rate, {paper.rate(contrast=False):g}"
+        in rows["regularization (Table 6c)"]
+    )
+    rates = {OBJECTIVES[name].lr for name in ("supcon", "simclr", "dino")}
+    assert rows["rate of SupCon, SimCLR, DINO"].startswith(f"{rates.pop():g}, ")
+    assert not rates
 
 
 def test_every_method_of_the_comparison_has_a_config() -> None:

@@ -67,8 +67,9 @@ def sota(setting: Setting) -> Plan:
         lines.append(Line(name, how, runs, scores.errors(setting.base.label_distance)))
     return Plan(
         "Representation learning and regression methods",
-        "Temperatures, projection heads and weights of the methods are those of their own papers; "
-        "this paper gives none. Where it has a dash, nothing is run.",
+        "This paper gives no temperatures, projection heads and weights of the methods. Ours, and "
+        "where they differ from those of their own papers: docs/reproduce.md, What is ours. Where "
+        "the paper has a dash, nothing is run.",
         lines,
     )
 
