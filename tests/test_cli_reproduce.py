@@ -12,7 +12,7 @@ import dataset_copies
 from rnc.cli import app
 from rnc.config import FitConfig
 from rnc.experiments import Data
-from rnc.experiments.comparison import METHODS, comparison_plan
+from rnc.experiments.comparison import METHODS, compare, comparison_plan
 from rnc.experiments.plan import Plan, Row, Setting, base_config
 from rnc.experiments.results import RESULTS
 from rnc.experiments.store import encoder_key
@@ -53,15 +53,15 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the commands give to `reproduce` and `compare`, which do nothing here."""
     given: dict[str, Any] = {}
 
-    def reproduce(name: str, data: Data, out: Path, **options: Any) -> None:
+    def fake_reproduce(name: str, data: Data, out: Path, **options: Any) -> None:
         given.update(data=data, **options)
 
-    def compare(data: Data, out: Path, **options: Any) -> list[Row]:
+    def fake_compare(data: Data, out: Path, **options: Any) -> list[Row]:
         given.update(data=data, **options)
         return [Row("L1", "", "MAE", (1.0,))]
 
-    monkeypatch.setattr("rnc.experiments.paper.reproduce", reproduce)
-    monkeypatch.setattr("rnc.experiments.comparison.compare", compare)
+    monkeypatch.setattr("rnc.experiments.paper.reproduce", fake_reproduce)
+    monkeypatch.setattr("rnc.experiments.comparison.compare", fake_compare)
     return given
 
 
@@ -142,6 +142,8 @@ def test_options_of_a_head_reach_the_lines_with_that_head() -> None:
     assert options["OR"] == options["RnC(CORN)"] == {"decode": "class"}
     assert options["DLDL-v2"] == {"sigma": 1.0}
     assert options["L1"] is options["RnC(DEX)"] is None
+    assert "predict the number of thresholds passed" in plan.about
+    assert "predict the expected class" in plan_of(RESULTS["main"]).about
 
 
 def test_options_of_methods_reach_the_lines_with_that_method() -> None:
@@ -156,6 +158,20 @@ def test_options_of_methods_reach_the_lines_with_that_method() -> None:
     ]
     has_original = {name for name, config in configs.items() if config.original}
     assert has_original == {"DINO", "LDS+FDS", "L2CS-Net", "RankSim", "Ordinal Entropy"}
+
+
+def test_compare_gives_each_line_what_it_has_a_use_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr(
+        "rnc.experiments.comparison.run_plan", lambda name, plan, *rest, **more: plans.append(plan)
+    )
+    compare(columns(), tmp_path, fit={"regularizer_weight": 7.0}, seeds=1)
+    weights = {line.method: line.runs[0].config.regularizer_weight for line in plans[0].lines}
+    assert (weights["RankSim"], weights["L1"]) == (7.0, None)
+    with pytest.raises(ValueError, match="head option decode=class has no use in the table 'All m"):
+        compare(columns(), tmp_path, fit={"head_options": {"decode": "class"}}, seeds=1)
 
 
 def test_as_published_heads_share_the_encoder_of_rnc() -> None:

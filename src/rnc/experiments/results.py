@@ -51,7 +51,10 @@ def main(setting: Setting) -> Plan:
             _line(setting, name, setting.end2end(head=head)),
             _line(setting, f"RnC({name})", setting.rnc(head=head)),
         ]
-    return Plan("End-to-end regression, and the same heads on RnC", "", lines)
+    counts = (setting.given.get("head_options") or {}).get("decode") == "class"
+    how = ["the expected class", "the number of thresholds passed"][:: -1 if counts else 1]
+    about = f"OR and CORN predict {how[0]}, not {how[1]}; the paper does not say which it takes."
+    return Plan("End-to-end regression, and the same heads on RnC", about, lines)
 
 
 def sota(setting: Setting) -> Plan:
