@@ -129,8 +129,6 @@ def test_end_to_end_training_sees_as_many_images_per_step_as_contrast() -> None:
     (stage,) = planned_stages(config, rows=84, kind="image")
     (encoder, _) = planned_stages(quick(preset="best", epochs=3), rows=84, kind="image")
     assert stage.views == encoder.views == 168
-    (stage,) = planned_stages(config, rows=84, kind="table")
-    assert stage.views == 84
     (plain,) = planned_stages(quick(scheme="end2end"), rows=84, kind="table")
     assert plain.views == 84
 

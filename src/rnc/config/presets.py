@@ -39,8 +39,6 @@ PLAIN = {
 """Training as in the paper, but for the head."""
 CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
 """Rates of preset best by SGD, for 512 images in a step: of RnC, and of a head's loss."""
-TABLE_VIEWS = 1
-"""Of a row: a second one differs by a little noise, costs as much again, and did not help."""
 BEST_AUGMENT: dict[str, dict[str, Any]] = {"table": {"noise": 0.01}}
 """Other defaults of the augmentation, by kind. Noise of 0.05 hides what the bins of a table show.
 """
@@ -125,7 +123,6 @@ def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
         "optimizer": "adamw",
         "balance": None,
         "average": 0.999,
-        "views": max(TABLE_VIEWS, config.objective_spec.views),
     }
 
 
