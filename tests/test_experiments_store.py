@@ -154,7 +154,7 @@ def test_views_make_a_run_another_where_they_change_it() -> None:
     ends = {"scheme": "end2end"}
     assert run_key(planned(**ends)) == run_key(planned(views=1, **ends))
     assert run_key(planned(**ends)) != run_key(planned(views=2, **ends))
-    assert run_key(planned(views=1, preset="best", **ends)) == run_key(
+    assert run_key(planned(views=2, preset="best", **ends)) == run_key(
         planned(preset="best", **ends)
     )
     assert run_key(planned(views=2)) == run_key(planned())
