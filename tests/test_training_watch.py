@@ -19,7 +19,7 @@ def test_an_encoder_is_looked_at_ten_times(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(looks) == [3, 6, 9, 12, 15, 18, 21, 24]
     deviation = float(table.y[table.rows("val")].std())
     assert looks[24] < looks[3] < deviation
-    assert looks[24] == pytest.approx(records[-1].val_error, rel=0.5)
+    assert 1 / 3 < looks[24] / records[-1].val_error < 3  # a ridge on the same features
     monkeypatch.setattr(loop, "QUICK_PROBES", 0.1)  # in epoch 250: never
     unseen, records = fit(table, config)
     assert all(r.val_error is None for r in records[:-1])
