@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/rnc demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadscope
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope  # a process per core
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
