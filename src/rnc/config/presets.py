@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rnc.config.sizes import (
+    QUICK_EPOCHS,
     best_batch_size,
     best_epochs,
     best_table_epochs,
@@ -23,7 +24,7 @@ from rnc.config.sizes import (
 if TYPE_CHECKING:
     from rnc.config import FitConfig
 
-PAPER_EPOCHS, QUICK_EPOCHS = (400, 100), (30, 20)
+PAPER_EPOCHS, PAPER_HEAD_EPOCHS, QUICK_HEAD_EPOCHS = 400, 100, 20
 """Of the encoder, and of a head or a fine-tuning."""
 PLAIN = {
     "optimizer": "sgd",
@@ -67,15 +68,15 @@ def sgd_rate(config: "FitConfig", *, contrast: bool) -> float:
 
 def _paper(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
     return {
-        "epochs": PAPER_EPOCHS[0],
-        "head_epochs": PAPER_EPOCHS[1],
+        "epochs": PAPER_EPOCHS,
+        "head_epochs": PAPER_HEAD_EPOCHS,
         "batch_size": default_batch_size(rows or 0),
         "head_solver": "sgd",
     }
 
 
 def _quick(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
-    epochs, head_epochs = QUICK_EPOCHS
+    epochs, head_epochs = QUICK_EPOCHS, QUICK_HEAD_EPOCHS
     if rows is not None and config.batch_size is None:
         longer = quick_epochs(rows)
         epochs, head_epochs = longer, head_epochs * longer // epochs

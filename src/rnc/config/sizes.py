@@ -24,9 +24,7 @@ def default_batch_size(rows: int) -> int:
     >>> [default_batch_size(rows) for rows in (7, 200, 1053, 8192, 12_208, 1_000_000)]
     [7, 16, 32, 256, 256, 256]
     """
-    wanted = max(1, rows // BATCHES_PER_EPOCH)
-    power = 1 << (wanted.bit_length() - 1)
-    return max(1, min(rows, max(SMALLEST_BATCH, min(LARGEST_BATCH, power))))
+    return _power_of_two(rows // BATCHES_PER_EPOCH, SMALLEST_BATCH, rows)
 
 
 def quick_epochs(rows: int) -> int:
@@ -58,9 +56,7 @@ def best_batch_size(rows: int | None) -> int:
     """
     if rows is None:
         return LARGEST_BATCH
-    wanted = max(1, rows // 4)
-    power = 1 << (wanted.bit_length() - 1)
-    return max(1, min(rows, max(32, min(LARGEST_BATCH, power))))
+    return _power_of_two(rows // 4, 32, rows)
 
 
 def best_epochs(rows: int | None, batch_size: int) -> int:
@@ -81,3 +77,9 @@ def best_table_epochs(rows: int | None, batch_size: int) -> int:
     """
     steps = TABLE_UPDATES if rows is None else max(1, rows // max(1, batch_size))
     return max(TABLE_EPOCHS, math.ceil(TABLE_UPDATES / steps))
+
+
+def _power_of_two(wanted: int, least: int, rows: int) -> int:
+    """The power of two at or below `wanted`, from `least` to 256, and never above the rows."""
+    power = 1 << (max(1, wanted).bit_length() - 1)
+    return max(1, min(rows, max(least, min(LARGEST_BATCH, power))))

@@ -36,7 +36,8 @@ from rnc.training.validation import Validation
 AUTO_SHARE = 1 / 3
 """Share of the epochs that scheme auto trains end to end: L1 gains little from more on images.
 
-With the fine-tuning, which has a tenth of the epochs, it makes auto train on 1.43 times the views of probe alone.
+With the fine-tuning, which has a tenth of the epochs, it makes auto train on 1.43 times the views
+of probe alone.
 """
 StageFunction = Callable[[str], Iterator[Record]]
 """Runs the stage of a name."""
