@@ -11,15 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import (
-    check_dataframe_column_names_consistency,
-    check_global_output_transform_pandas,
-    check_set_output_transform,
-    check_set_output_transform_pandas,
-    check_transformer_get_feature_names_out,
-    check_transformer_get_feature_names_out_pandas,
-    parametrize_with_checks,
-)
+from sklearn.utils import estimator_checks as checks
 from torch import Tensor, nn
 
 import rnc.estimator
@@ -69,7 +61,7 @@ def tables_seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Table, FitConfig]
 # ------------------------------------------------------------------------- scikit-learn's contract
 
 
-@parametrize_with_checks([small()])
+@checks.parametrize_with_checks([small()])
 def test_scikit_learn_accepts_it(
     estimator: RnCRegressor, check: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,12 +73,12 @@ def test_scikit_learn_accepts_it(
 @pytest.mark.parametrize(
     "check",
     [
-        check_dataframe_column_names_consistency,
-        check_transformer_get_feature_names_out,
-        check_transformer_get_feature_names_out_pandas,
-        check_set_output_transform,
-        check_set_output_transform_pandas,
-        check_global_output_transform_pandas,
+        checks.check_dataframe_column_names_consistency,
+        checks.check_transformer_get_feature_names_out,
+        checks.check_transformer_get_feature_names_out_pandas,
+        checks.check_set_output_transform,
+        checks.check_set_output_transform_pandas,
+        checks.check_global_output_transform_pandas,
     ],
     ids=lambda check: check.__name__,
 )
