@@ -34,6 +34,7 @@ from rnc.augment.configs import ImageAugment
 from rnc.data import read_table
 from rnc.heads import make_head
 from rnc.loss import RnCLoss
+from rnc.training.balance import balance_weights
 from rnc.training.probe import solve_head
 
 MOMENTUM = 0.9
@@ -68,6 +69,12 @@ class Trial:
     """Training rows, the first of a seeded draw; 0: all of them."""
     updates: int = 0
     """Steps in all, instead of epochs."""
+    crop: float = 0.5
+    """Smallest share of the image in a crop."""
+    holes: int = 1
+    """Rectangles of a view that are erased."""
+    sampler: float = 0.0
+    """Samples are drawn in proportion to density of their target^-this."""
 
 
 WORTH_COMPILING = 4e6
@@ -88,7 +95,9 @@ def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
 
 def erased_views(raw: Tensor, augment: ImageAugment, draws: Tensor, hole: Tensor, share: float):
     """Random views with erased rectangles: (n, c, h, w) -> (n * v, c, h, w)."""
-    views = erase(views_from(raw, augment, draws).flatten(0, 1), hole, share)
+    views = views_from(raw, augment, draws).flatten(0, 1)
+    for k in range(hole.shape[1]):
+        views = erase(views, hole[:, k], share)
     return views.contiguous(memory_format=torch.channels_last)
 
 
@@ -100,7 +109,8 @@ class Training:
 
     def __init__(self, trial: Trial, splits: dict[str, Split], augment: ImageAugment) -> None:
         kept = {"train": tuple(part[: trial.rows or None] for part in splits["train"])}
-        self.trial, self.splits, self.augment = trial, {**splits, **kept}, augment
+        self.trial, self.splits = trial, {**splits, **kept}
+        self.augment = dataclasses.replace(augment, crop_scale=(trial.crop, 1.0))
         self.images, self.targets = self.splits["train"]
         self.shift, self.scale = self.targets.mean(dim=0), self.targets.std(dim=0) / 20
         device = self.images.device
@@ -122,12 +132,13 @@ class Training:
         self.average = [p.detach().clone() for p in self.parameters]
         self.rate = torch.zeros((), device=device)
         self.chosen = torch.zeros(self.samples, dtype=torch.long, device=device)
+        self.drawn = balance_weights(self.targets, trial.sampler) if trial.sampler else None
 
     def make_views(self) -> Tensor:
         """Augmented views of the chosen samples."""
         raw = self.images[self.chosen]
         draws = draw_views(raw, self.augment, self.views)
-        hole = torch.rand(len(raw) * self.views, 5, device=raw.device)
+        hole = torch.rand(len(raw) * self.views, self.trial.holes, 5, device=raw.device)
         return self.augmented(raw, self.augment, draws, hole, self.trial.erase)
 
     def step(self) -> None:
@@ -155,7 +166,7 @@ class Training:
         step: Callable[[], None] = self.step
         for k in range(steps):
             if k % pass_length == 0:
-                order = torch.randperm(len(self.targets), device=self.images.device)
+                order = self._order()
             start = (k % pass_length) * self.samples
             self.chosen.copy_(order[start : start + self.samples])
             done = (k - warm_up) / max(1, steps - warm_up)
@@ -172,6 +183,12 @@ class Training:
             torch._foreach_copy_(self.parameters, self.average)
         self._take_statistics()
         return seconds
+
+    def _order(self) -> Tensor:
+        """Rows of an epoch: each once, or drawn."""
+        if self.drawn is None:
+            return torch.randperm(len(self.targets), device=self.images.device)
+        return torch.multinomial(self.drawn.float(), len(self.targets), replacement=True)
 
     @torch.no_grad()
     def _average(self, k: int) -> None:
@@ -205,9 +222,12 @@ class Training:
             parts.append(features)
         return torch.cat(parts)
 
-    def errors(self) -> dict[str, float]:
+    def features(self) -> dict[str, Tensor]:
+        """By split."""
+        return {split: self.embed(images) for split, (images, _) in self.splits.items()}
+
+    def errors(self, features: dict[str, Tensor]) -> dict[str, float]:
         """Validation and test MAE of a solved head, by its balance, and of L1's own."""
-        features = {split: self.embed(images) for split, (images, _) in self.splits.items()}
         targets = {split: y for split, (_, y) in self.splits.items()}
         found = {}
         for balance in BALANCES:
@@ -255,6 +275,7 @@ def main() -> None:
     parser.add_argument("--train-rows", type=int, help="a seeded draw of this many")
     parser.add_argument("--trials", type=Path, required=True)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--features", type=Path, help="a folder for the features of every trial")
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
     table = read_table(
@@ -274,13 +295,19 @@ def main() -> None:
         splits[split] = images.cuda(), targets.cuda()
     augment = ImageAugment(size=table.x.shape[-1], crop_scale=(0.5, 1.0), flip=not args.no_flip)
     versions = {"hardware": torch.cuda.get_device_name(), "torch": torch.__version__}
-    for entry in json.loads(args.trials.read_text()):
+    for number, entry in enumerate(json.loads(args.trials.read_text())):
         training = Training(Trial(**entry), splits, augment)
         seconds = training.run()
-        row = {**versions, **dataclasses.asdict(training.trial), **training.errors()}
+        features = training.features()
+        row = {**versions, **dataclasses.asdict(training.trial), **training.errors(features)}
         row["target"], row["seconds_per_epoch"] = " ".join(args.target), round(seconds, 3)
         print(row, flush=True)
         append_rows(args.out, [row])
+        if args.features is not None:
+            args.features.mkdir(parents=True, exist_ok=True)
+            kept = {split: x.half().cpu().numpy() for split, x in features.items()}
+            known = {f"{split}_y": y.cpu().numpy() for split, (_, y) in training.splits.items()}
+            np.savez(args.features / f"{number}-{training.trial.method}.npz", **kept, **known)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "lr_decay": 0.5,
     "warm_up": 1,
     "average": 0.9,
+    "keep": "last",
     "head_lr": 0.02,
     "head_solver": "sgd",
     "balance": 0.5,

@@ -42,6 +42,7 @@ CASES: dict[str, dict[str, Any]] = {
     "dino": {"objective": "dino"},
     "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True, "c_mixup": True},
     "averaged": {"optimizer": "sgd", "lr": 0.05, "average": 0.9, "warm_up": 1},
+    "best look": {"keep": "best"},
     "averaged end to end": {"scheme": "end2end", "average": 2, "views": 2},
     "two-stage": {"scheme": "two-stage", "head": "dex", "head_solver": "sgd"},
     "two-stage by sgd": {"scheme": "two-stage", "optimizer": "sgd", "lr": 0.05},

@@ -8,6 +8,7 @@ import training_cases
 from rnc.search import Choice
 from rnc.search import study as study_file
 from rnc.training import loop
+from rnc.training.validation import Validation
 from search_cases import RATES, record, run
 from training_cases import Overflowing, columns, fit, quick, same, weights
 
@@ -24,6 +25,24 @@ def test_an_encoder_is_looked_at_ten_times(monkeypatch: pytest.MonkeyPatch) -> N
     unseen, records = fit(table, config)
     assert all(r.val_error is None for r in records[:-1])
     assert same(weights(unseen), weights(model))
+
+
+def test_the_best_of_the_looks_stays_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, config = columns(), quick(epochs=20, lr=0.01)
+    early, _ = fit(table, dataclasses.replace(config, epochs=20))
+    errors = iter([5.0, 4.0, 3.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    seen = []
+
+    def encoder_error(validation: Validation) -> float:
+        seen.append(weights(validation.model))
+        return next(errors)
+
+    monkeypatch.setattr(Validation, "encoder_error", encoder_error)
+    best, _ = fit(table, dataclasses.replace(config, keep="best"))
+    kept = {name: value for name, value in weights(best).items() if name.startswith("encoder.")}
+    assert len(seen) == 10
+    assert same(kept, {name: seen[3][name] for name in kept})
+    assert not same(kept, {name: weights(early)[name] for name in kept})
 
 
 def test_features_that_diverge_are_said_while_the_encoder_trains() -> None:

@@ -17,6 +17,7 @@ from torch import nn
 from rnc.config import (
     Device,
     FitConfig,
+    Keep,
     Optimizer,
     Precision,
     Preset,
@@ -114,6 +115,7 @@ class RnCRegressor(
         lr_decay: float = 0.1,
         warm_up: int | None = None,
         average: float | None = None,
+        keep: Keep | None = None,
         head_lr: float | None = None,
         head_solver: Solver | None = None,
         balance: float | None = None,

@@ -27,6 +27,7 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "32", "bf16", "16"]
 Preset = Literal["best", "paper", "quick"]
 TestViews = Literal["plain", "mirror"]
+Keep = Literal["last", "best"]
 Switch = Literal["auto", "on", "off"]
 
 
@@ -115,6 +116,11 @@ class FitConfig:
         float | None,
         "a mean of the weights takes their place: below 1 the decay per update of a moving mean "
         "(best: 0.999), N for that of the last N epochs, 0 for none",
+    ] = None
+    keep: Annotated[
+        Keep | None,
+        "which encoder stays, where none of its epochs has a head: the last, or the best of ten "
+        "looks at validation by a quick probe; best: best, else last",
     ] = None
     head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
     head_solver: Annotated[
@@ -307,6 +313,7 @@ _MAY_BE_LEFT: dict[str, tuple[str, ...]] = {
     "optimizer": get_args(Optimizer),
     "head_solver": get_args(Solver),
     "test_views": get_args(TestViews),
+    "keep": get_args(Keep),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     **_MAY_BE_LEFT,

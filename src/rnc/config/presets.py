@@ -36,6 +36,7 @@ PLAIN = {
     "average": 0.0,
     "warm_up": 0,
     "test_views": "plain",
+    "keep": "last",
 }
 """Training as in the paper, but for the head."""
 CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
@@ -89,7 +90,7 @@ def _quick(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
 
 
 def _best(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
-    return _BEST[kind](config, rows)
+    return {"keep": "best"} | _BEST[kind](config, rows)
 
 
 def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:

@@ -33,9 +33,9 @@ _REPRESENTATION = (
     "prototypes",
 )
 _UNUSED: dict[str, tuple[str, ...]] = {
-    "end2end": (*_REPRESENTATION, "rnc_weight", *HEAD_FIELDS),
-    "two-stage": (*_REPRESENTATION, "rnc_weight"),
-    "regularize": HEAD_FIELDS,
+    "end2end": (*_REPRESENTATION, "rnc_weight", "keep", *HEAD_FIELDS),
+    "two-stage": (*_REPRESENTATION, "rnc_weight", "keep"),
+    "regularize": ("keep", *HEAD_FIELDS),
     "probe": ("rnc_weight",),
     "finetune": ("rnc_weight", "head_solver", "head_lr", "head_batch_size"),
 }
@@ -49,7 +49,7 @@ OF_LINES = (
 BY_HEAD = ("end2end", "two-stage")
 """Schemes whose first stage is by a head's loss alone."""
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(FitConfig)}
-_UNUSED_VALUES = _DEFAULTS | {"head_solver": "exact", "balance": 0.0}
+_UNUSED_VALUES = _DEFAULTS | {"head_solver": "exact", "balance": 0.0, "keep": "last"}
 """What unused fields are set to: where a default came to depend on the preset, the former one."""
 
 

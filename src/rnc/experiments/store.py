@@ -100,7 +100,10 @@ _FIRST_FIELDS = (
     "positives rnc_weight image_size views crop crop_scale flip color grayscale seed"
 )
 """Fields of FitConfig when keys were first made."""
-_OFF = {"erase": 0.0, "average": 0.0, "warm_up": 0, "test_views": "plain", "balance": 0.0}
+_OFF = {
+    **{"erase": 0.0, "average": 0.0, "warm_up": 0, "balance": 0.0},
+    **{"test_views": "plain", "keep": "last"},
+}
 """What later fields are in runs that were trained before them, where that is not the default."""
 
 

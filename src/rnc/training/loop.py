@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from rnc.config import FitConfig, Optimizer
+from rnc.config import FitConfig, Keep, Optimizer
 from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
 from rnc.training.averaging import WeightAverage, normalisations, take_statistics
@@ -102,6 +102,7 @@ def run_stage(
     encode: Callable[[Tensor], Tensor] | None = None,
     validate: Callable[[], float] | None = None,
     watch: Callable[[], float] | None = None,
+    keep: Keep = "last",
     start: Record | None = None,
     earlier: Sequence[Record] = (),
     checkpoint: Path | None = None,
@@ -113,14 +114,14 @@ def run_stage(
 
     `encode` is a frozen encoder, (n, ...) -> (n, d); the objective then sees features. `validate`
     is the error on the validation split, after every epoch, or QUICK_PROBES times where statistics
-    of batch normalisation must be taken for it. Without it, `watch` is shown as seldom and chooses
-    nothing. `start` is the record of the model as it is, epoch 0, if its weights may be the
-    best. `earlier` are the records of epochs that led to the model as it is, whose best weights it
-    has: the stage goes on with the next one and a new optimizer, unless the checkpoint has more.
-    The file `checkpoint` is continued from if it holds this stage, and written after every epoch.
-    Rates are those of the epochs that the stage has now. `compiled` and `graphed` are for batches
-    of the full size, and with a frozen encoder `compiled` is for the views. `scaled` means that
-    gradients are scaled for 16-bit floats.
+    of batch normalisation must be taken for it. Without it, `watch` is shown as seldom, and chooses
+    only where `keep` is best. `start` is the record of the model as it is, epoch 0, if its weights
+    may be the best. `earlier` are the records of epochs that led to the model as it is, whose best
+    weights it has: the stage goes on with the next one and a new optimizer, unless the checkpoint
+    has more. The file `checkpoint` is continued from if it holds this stage, and written after
+    every epoch. Rates are those of the epochs that the stage has now. `compiled` and `graphed` are
+    for batches of the full size, and with a frozen encoder `compiled` is for the views. `scaled`
+    means that gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
     optimizer = make_optimizer(
@@ -136,13 +137,14 @@ def run_stage(
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
     average = WeightAverage.of(_trained(objective, stage.name), stage.average, stage.epochs)
     state = StageState(model, objective, optimizer, precision, average)
+    chooses = validate is not None or keep == "best"
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = [Record(**fields) for fields in state.restore(checkpoint, stage.name)]
     if earlier and not records:
         records = list(earlier)
         errors = [record.val_error for record in earlier if record.val_error is not None]
-        if validate is not None and errors:
+        if chooses and errors:
             state.note_error(min(errors))
     records = [replace(record, epochs=stage.epochs) for record in records]
     yield from records
@@ -152,7 +154,7 @@ def run_stage(
         yield start
     if compiled and encode is None:
         objective.compile_encoder()
-    measure = _measure(validate, watch, state)
+    measure = _remembered(validate or watch, state) if chooses else watch
     is_seldom = validate is None or (average is not None and batches.normalised)
     run_epoch = _EpochRunner(
         fabric, objective, optimizer, stage, batches, average, encode, compiled, graphed
@@ -160,7 +162,7 @@ def run_stage(
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
         is_last = epoch == stage.epochs
         is_due = epoch % math.ceil(stage.epochs / QUICK_PROBES) == 0 or not is_seldom
-        is_due = is_due or (is_last and validate is not None)
+        is_due = is_due or (is_last and chooses)
         records.append(run_epoch(epoch, measure if is_due else None))
         if checkpoint is not None and fabric.is_global_zero:
             fields = [asdict(record) for record in records]
@@ -171,19 +173,18 @@ def run_stage(
     state.finish()
 
 
-def _measure(
-    validate: Callable[[], float] | None, watch: Callable[[], float] | None, state: StageState
+def _remembered(
+    measure: Callable[[], float] | None, state: StageState
 ) -> Callable[[], float] | None:
-    """What measures the error; one that chooses weights also remembers them."""
-    if validate is None:
-        return watch
+    """What measures the error, and remembers the weights that are the best so far."""
 
-    def measure() -> float:
-        error = validate()
+    def remembered() -> float:
+        assert measure is not None
+        error = measure()
         state.note_error(error)
         return error
 
-    return measure
+    return None if measure is None else remembered
 
 
 def _trained(objective: Objective, stage: str) -> list[nn.Parameter]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rnc.config import FitConfig
+from rnc.config import FitConfig, Keep
 from rnc.data.table import Table
 from rnc.heads import head_config
 from rnc.loss.pairwise import circle_of
@@ -174,6 +174,7 @@ class SchemeRunner:
         validate: Callable[[], float] | None,
         frozen: bool = False,
         start: Record | None = None,
+        keep: Keep = "last",
     ) -> Iterator[Record]:
         compiled = is_compiled(self.config, self.model, stage, len(self.batches))
         if compiled:
@@ -187,6 +188,7 @@ class SchemeRunner:
             encode=self._encode_frozen if frozen else None,
             validate=validate,
             watch=self.validation.encoder_error,
+            keep=keep,
             start=start,
             earlier=self.earlier,
             checkpoint=self._file(LAST_FILE),
@@ -243,7 +245,8 @@ class SchemeRunner:
             stage = dataclasses.replace(stage, bound=bound)
         torch.manual_seed(seed_of(config.seed, name))
         objective = encoder_objective(self.model, config, setup, self.own)
-        return self._run(stage, objective, None)
+        assert config.keep is not None
+        return self._run(stage, objective, None, keep=config.keep)
 
     def _setup(self, stage: Stage) -> MethodSetup:
         """What the methods of a stage are made for."""
