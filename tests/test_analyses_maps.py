@@ -121,6 +121,21 @@ def test_umap_is_the_default_where_it_is_installed(run, monkeypatch):
     assert calls == [{"n_components": 2, "n_neighbors": 15, "random_state": 0, "n_jobs": 1}]
 
 
+@pytest.mark.slow
+def test_umap_itself_makes_the_same_map_again_and_keeps_neighbours_together():
+    """Its own code, which compiles for some seconds: all in one test."""
+    which = np.arange(60) % 3
+    features = 50 * np.eye(5)[which] + FEATURES
+    points = map_features(features, "umap")
+    assert points.shape == (60, 2)
+    np.testing.assert_array_equal(map_features(features, "umap"), points)
+    near = NearestNeighbors(n_neighbors=5).fit(points).kneighbors(return_distance=False)
+    assert (which[near] == which[:, None]).mean() > 0.95
+    few = map_features(FEATURES[:4], "umap")
+    assert few.shape == (4, 2)
+    assert np.isfinite(few).all()
+
+
 def test_what_makes_no_map_is_refused(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(ImportError, match=r"pip install 'rank-n-contrast\[umap\]'.* tsne or pca"):

@@ -38,6 +38,8 @@ def test_the_numbers_of_the_readme_have_this_config() -> None:
 def test_a_second_demo_trains_nothing_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The map of t-SNE: umap, if it is installed, compiles for 15 seconds.
+    monkeypatch.setattr("rnc.analyses.maps.default_method", lambda: "tsne")
     words = ["demo", "--seeds", "1", "--epochs", "1", "--out", str(tmp_path)]
     first = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert first.exit_code == 0, first.output

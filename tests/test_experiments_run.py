@@ -49,7 +49,7 @@ def tiny() -> Data:
 
 
 def run(name: str, out: Path, data: Data | Table | str | None = None, **options) -> list[Row]:
-    options = {"epochs": 1, "fit": FAST, "say": lambda text: None, **options}
+    options = {"epochs": 1, "fit": FAST, "say": lambda text: None, "map_method": "pca", **options}
     return reproduce(name, data or tiny(), out, **options)
 
 
@@ -259,7 +259,8 @@ def test_the_command_runs_on_a_file(cli, tmp_path) -> None:
     houses = tmp_path / "houses.csv"
     write_text(houses, "\n".join(["area,rooms,price,town", *rows]) + "\n")
     words = ["spurious", "--data", str(houses), "--target", "price", "--nuisance", "town"]
-    words += ["--epochs", "1", "--batch-size", "16", "--out", str(tmp_path / "out")]
+    words += ["--map-method", "pca", "--epochs", "1", "--batch-size", "16"]
+    words += ["--out", str(tmp_path / "out")]
     result = cli(*words)
     assert result.exit_code == 0, result.output
     assert "| method | town readable | Spearman | MAE |" in result.stdout

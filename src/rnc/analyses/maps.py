@@ -1,5 +1,6 @@
 """Pictures of the features: maps in two dimensions, and the similarities sorted by label."""
 
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -124,7 +125,10 @@ def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
 
 def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
     try:
-        umap = import_module("umap")
+        with warnings.catch_warnings():
+            # It says that TensorFlow is missing, which a map has no use for.
+            warnings.simplefilter("ignore", ImportWarning)
+            umap = import_module("umap")
     except ImportError as error:
         raise ImportError(
             "The map method umap needs the extra umap: pip install 'rank-n-contrast[umap]'. "
