@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test attack lint format bench clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -15,6 +15,10 @@ demo: $(READY)
 
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope  # a process per core
+
+CASES ?= 8000
+attack: $(READY)  # every fuzzer of tests/attack; CASES is the number for one of share 1
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/attack --numprocesses auto --attack-cases $(CASES)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
