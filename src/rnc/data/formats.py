@@ -8,9 +8,11 @@ spreadsheet the header is row 1; in JSON lines the first line is row 1; elsewher
 import csv
 import gzip
 import json
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,12 +20,17 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.data.errors import DataError
+from rnc.data.names import check_names
 
 _GAPS = ("?",)  # beside those of pandas: empty, NA, nan, null and the like
 _PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _COMMAS = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"  # 1,200.5
 _DECIMAL_COMMA = r"[+-]?(?:\d{1,3}(?:[. '\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"
 _SHOWN_FIRST = 50
+_FIELDS = (
+    "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
+    "that holds the separator."
+)
 
 Reader = Callable[[Path, Sequence[str], str | None], pd.DataFrame]
 
@@ -64,12 +71,11 @@ def _read_csv(source: Path, text: Sequence[str], decimal: str | None) -> pd.Data
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
+        _check_records(source, separator)  # it knows the row
         reason = str(error).strip().rstrip(".")
-        raise DataError(
-            f"{source} cannot be read as a table ({reason}). Every row needs as many fields as the "
-            "header; put quotes around text that holds the separator."
-        ) from error
-    _check_header(source, separator)
+        raise DataError(f"{source} cannot be read as a table ({reason}). {_FIELDS}") from error
+    # pandas fills a short row with gaps; only then is it worth the time to look at all of them.
+    _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
     frame.index = pd.RangeIndex(2, len(frame) + 2)
     frame = frame.dropna(how="all")
     others = [name for name in frame if name not in text and not is_numeric(frame[name])]
@@ -83,24 +89,33 @@ def _open_text(source: Path) -> IO[str]:
     return source.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
-def _header(source: Path) -> str:
+def _separator(source: Path) -> str:
     try:
         with _open_text(source) as file:
-            return file.readline()
+            header = file.readline()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
+    return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def _separator(source: Path) -> str:
-    return max(",;\t", key=_header(source).count)
+def _check_records(source: Path, separator: str, *, all_rows: bool = True) -> None:
+    """Raise for two columns of one name, and for rows that are shorter or longer than the header.
 
-
-def _check_header(source: Path, separator: str) -> None:
-    """Raise for a name that two columns have: pandas would call the second one name.1."""
-    names = next(csv.reader([_header(source)], delimiter=separator, skipinitialspace=True), [])
-    twice = [name for i, name in enumerate(names) if name and name in names[:i]]
-    if twice:
-        raise DataError(f"{source} has column {twice[0]!r} more than once. Rename one of them.")
+    Without `all_rows`, only the header and the first row below it are looked at.
+    """
+    with _open_text(source) as file:
+        records = csv.reader(file, delimiter=separator, skipinitialspace=True)
+        try:
+            header = next(records, [])
+            check_names(header, str(source))
+            for row, cells in enumerate(records if all_rows else islice(records, 1), 2):
+                if len(cells) != len(header) and any(cell.strip() for cell in cells):
+                    raise DataError(
+                        f"{source} row {row} has {len(cells)} fields, the header has "
+                        f"{len(header)}. {_FIELDS}"
+                    )
+        except csv.Error as error:
+            raise DataError(f"{source} line {records.line_num}: {error}. {_FIELDS}") from error
 
 
 def is_numeric(values: pd.Series) -> bool:
@@ -164,7 +179,7 @@ def _read_json(source: Path, text: Sequence[str], decimal: str | None) -> pd.Dat
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line, object_pairs_hook=lambda pairs: _object(pairs, source))
         except json.JSONDecodeError as error:
             raise DataError(
                 f"{source} line {number}: no JSON ({error.msg}, column {error.colno}). Write one "
@@ -184,15 +199,27 @@ def _read_json(source: Path, text: Sequence[str], decimal: str | None) -> pd.Dat
     return _blanks_as_gaps(frame)
 
 
+def _object(pairs: list[tuple[str, Any]], source: Path) -> dict[str, Any]:
+    check_names((key for key, _ in pairs), str(source))
+    return dict(pairs)
+
+
 # -------------------------------------------------------------------------------------- binary
 
 
 def _read_parquet(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
-    return _by_arrow(source, "Parquet", pd.read_parquet)
+    return _by_arrow(source, "Parquet", _parquet_file)
 
 
 def _read_feather(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
     return _by_arrow(source, "Arrow", _arrow_file)
+
+
+def _parquet_file(source: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    check_names(pq.read_schema(source).names, str(source))
+    return pd.read_parquet(source)
 
 
 def _arrow_file(source: Path) -> pd.DataFrame:
@@ -200,7 +227,7 @@ def _arrow_file(source: Path) -> pd.DataFrame:
     with source.open("rb") as file:
         if file.read(6).startswith((b"ARROW1", b"FEA1")):
             return pd.read_feather(source)
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
     with pa.OSFile(str(source)) as file, pa.ipc.open_stream(file) as stream:
         return stream.read_pandas()
@@ -214,6 +241,8 @@ def _by_arrow(source: Path, what: str, read: Callable[[Path], pd.DataFrame]) -> 
             f"{source} needs the package pyarrow to be read: pip install pyarrow. Or save the "
             "table as CSV."
         ) from error
+    except DataError:
+        raise
     except (OSError, ValueError) as error:  # pyarrow's own errors are kinds of these
         raise DataError(f"{source} cannot be read as {what} ({error}).") from error
     frame.index = pd.RangeIndex(len(frame))
@@ -225,6 +254,7 @@ def _read_excel(source: Path, text: Sequence[str], decimal: str | None) -> pd.Da
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of openpyxl, about styles and the like
+            header = pd.read_excel(source, engine="openpyxl", header=None, nrows=1)
             frame = pd.read_excel(source, engine="openpyxl", na_values=list(_GAPS))
     except ImportError as error:
         raise DataError(
@@ -233,6 +263,8 @@ def _read_excel(source: Path, text: Sequence[str], decimal: str | None) -> pd.Da
         ) from error
     except Exception as error:  # zipfile, XML and openpyxl have many types
         raise DataError(f"{source} cannot be read as a spreadsheet ({error}).") from error
+    check_names(header.stack(), str(source))
+    frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     frame.index = pd.RangeIndex(2, len(frame) + 2)
     return _blanks_as_gaps(frame.dropna(how="all"))
 

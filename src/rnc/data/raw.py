@@ -24,6 +24,7 @@ from rnc.data.errors import DataError
 from rnc.data.features import apply_features, text_columns
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
+from rnc.data.names import check_names
 from rnc.data.pictures import is_picture, pixels_of
 
 _PLACE = "The data"
@@ -166,8 +167,7 @@ class _Reader:
         if frame.empty:
             raise DataError(f"{place} has no rows, or no columns: {frame.shape}.")
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-        if len(twice := frame.columns[frame.columns.duplicated()]):
-            raise DataError(f"{place} has column {twice[0]!r} more than once. Rename one of them.")
+        check_names(frame.columns, place)
         columns = frame[self._others(frame)] if columns is None else columns
         if self.kind == "image":
             folder = folder if self.images is None else Path(self.images)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rnc.data.errors import DataError, did_you_mean, first_few
 from rnc.data.formats import TABLE_READERS, suffix_of
 from rnc.data.images import IMAGE_SUFFIXES
+from rnc.data.names import check_names
 
 TABLES = tuple(TABLE_READERS)
 ARRAYS = (".npz",)
@@ -57,9 +58,7 @@ def read_frame(
 def named_columns(frame: pd.DataFrame, place: str) -> pd.DataFrame:
     """The frame with names of text for its columns, if each is there once and there are rows."""
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"{place} has column {twice[0]!r} more than once. Rename one of them.")
+    check_names(frame.columns, place)
     if frame.empty:
         raise DataError(f"{place} has no rows below its header ({first_few(frame.columns, 30)}).")
     return frame
@@ -175,10 +174,12 @@ def as_columns(
 ) -> NDArray[Any] | pd.DataFrame:
     """Columns named by texts (x0, x1, ... by default), rows from 0; signals and images stay."""
     if isinstance(x, pd.DataFrame):
+        check_names(x.columns, place)
         return x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
     if kind_of(x, place) != "table":
         return x
     names = [f"x{i}" for i in range(x.shape[1])] if names is None else [str(name) for name in names]
     if len(names) != x.shape[1]:
         raise DataError(f"{place}: {len(names)} feature names for x with {x.shape[1]} columns.")
+    check_names(names, place)
     return pd.DataFrame(x, columns=names)
