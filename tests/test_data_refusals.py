@@ -197,7 +197,7 @@ def test_npz_that_needs_pickle_is_refused_and_not_run(tmp_path):
         ({"x": np.zeros((5, 1, 4)), "y": np.arange(4)}, r"x has 5 rows and y has 4"),
         (
             {"x": np.zeros((5, 1, 4)), "y": np.arange(5), "group": np.arange(3)},
-            r"x has 5 rows and group has 3",
+            r"x has 5 rows and group is \(3,\); it must be \(5,\), a value for each row",
         ),
         ({"x": np.zeros(5), "y": np.arange(5)}, r"x must be \(n, p\) .*; got \(5,\)"),
         ({"x": np.zeros((5, 0)), "y": np.arange(5)}, r"no empty side; got \(5, 0\)"),

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from rnc.data import sources
+from rnc.data.archive import read_npz, row_arrays
 from rnc.data.errors import DataError
 from rnc.data.features import apply_features, text_columns
 from rnc.data.image_cache import Decoding
@@ -126,12 +127,11 @@ class _Reader:
         known = sources.ARRAYS if self.kind == "signal" else sources.TABLES + sources.ARRAYS
         path = sources.existing(file, known)
         if path.suffix.lower() in sources.ARRAYS:
-            arrays = sources.read_npz(path)
+            arrays = read_npz(path)
             x, names = arrays.pop("x"), arrays.pop("feature_names", None)
             inputs = self._array(x, str(path), names)
-            n = len(inputs.x)
-            columns = {k: v for k, v in arrays.items() if v.ndim == 1 and len(v) == n}
-            inputs = inputs._replace(columns=pd.DataFrame(columns))
+            given, _ = row_arrays(arrays, len(inputs.x))
+            inputs = inputs._replace(columns=pd.DataFrame(given))
         else:
             frame, columns = self._read_table(path)
             inputs = self.frame(frame, str(path), path.parent, columns)

@@ -4,11 +4,9 @@ Rows are numbered as a person sees them: in a CSV the header is row 1, as in a s
 Parquet, NPZ and arrays the first row is 0, as in pandas and numpy.
 """
 
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -62,31 +60,6 @@ def named_columns(frame: pd.DataFrame, place: str) -> pd.DataFrame:
     if frame.empty:
         raise DataError(f"{place} has no rows below its header ({first_few(frame.columns, 30)}).")
     return frame
-
-
-def read_npz(source: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file, none of which may need pickle."""
-    if not is_zipfile(source):
-        raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
-    arrays = {}
-    try:
-        with np.load(source, allow_pickle=False) as archive:
-            for name in archive.files:
-                values = archive[name]
-                arrays[name] = values.astype(str) if values.dtype.kind == "S" else values
-    except (OSError, BadZipFile, zlib.error, EOFError, TypeError, ValueError) as error:
-        if "allow_pickle" in str(error):
-            raise DataError(
-                f"{source} holds Python objects, which could run code when they are loaded. Save "
-                "numbers and text only: np.savez(file, x=x.astype('float32'), y=..., "
-                "group=group.astype(str))."
-            ) from error
-        raise DataError(f"{source} cannot be read as NPZ ({error}).") from error
-    if "x" not in arrays:
-        raise DataError(
-            f"{source} needs an array 'x' (and 'y' to train on); it holds {first_few(arrays, 30)}."
-        )
-    return arrays
 
 
 def column(frame: pd.DataFrame, name: str, place: str) -> pd.Series:
@@ -178,6 +151,9 @@ def as_columns(
         return x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
     if kind_of(x, place) != "table":
         return x
+    if x.dtype.kind not in "biufmMUSTO":
+        raise DataError(f"{place}: x must hold numbers, texts or dates; got {x.dtype}.")
+    x = x.astype(x.dtype.newbyteorder("="), copy=False)  # pandas knows this machine's order only
     names = [f"x{i}" for i in range(x.shape[1])] if names is None else [str(name) for name in names]
     if len(names) != x.shape[1]:
         raise DataError(f"{place}: {len(names)} feature names for x with {x.shape[1]} columns.")

@@ -9,7 +9,7 @@ not columns. Then they check targets, split and inputs, in this order.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +20,8 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
-from rnc.data.errors import DataError, first_few
+from rnc.data.archive import read_archive, target_arrays
+from rnc.data.errors import DataError
 from rnc.data.features import (
     apply_features,
     choose_array_columns,
@@ -182,15 +183,21 @@ def read_table(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
-    default: tuple[str, ...] = ()
+    x: NDArray[Any] | pd.DataFrame | ImageRows | None = None
+    targets, archive = (target,) if isinstance(target, str) else tuple(target), None
+    path = Path("DataFrame") if isinstance(source, pd.DataFrame) else sources.existing(Path(source))
+    place = "the DataFrame" if isinstance(source, pd.DataFrame) else str(path)
     if isinstance(source, pd.DataFrame):
-        path, place = Path("DataFrame"), "the DataFrame"
-        frame, x = sources.named_columns(source.reset_index(drop=True), place), None
+        frame = sources.named_columns(source.reset_index(drop=True), place)
+    elif path.suffix.lower() in sources.ARRAYS:
+        archive = read_archive(path)
+        x, targets = archive.x, targets or archive.targets
+        frame = _frame(archive.columns, len(x), place)
     else:
-        path = sources.existing(Path(source))
-        place, (frame, x, default) = str(path), _open(path, preprocessing or {}, decimal)
+        known = preprocessing or {}
+        sign = known.get("decimal") if decimal is None else decimal
+        frame = sources.read_frame(path, text_columns(known), decimal=sign)
     fitted = preprocessing is not None and not same_rows
-    targets = (target,) if isinstance(target, str) else tuple(target) or default
     if fitted and split_column is None:
         split_column = "none"
     asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns))
@@ -223,7 +230,9 @@ def read_table(
             return decoded_table(x, labels, decoding, preprocessing)
         decoding, notes = x.survey(decoding)
         return decoded_table(x, labels, decoding, notes=notes)
-    return _prepared(x, labels, preprocessing, place, left_out, decimal)
+    table = _prepared(x, labels, preprocessing, place, left_out, decimal)
+    used = (*roles.reserved(), *roles.subgroup)
+    return table if archive is None else replace(table, notes=table.notes + archive.notes(used))
 
 
 def table_from_arrays(
@@ -265,7 +274,7 @@ def table_from_arrays(
     x = sources.as_columns(x, feature_names, place)
     if isinstance(y, pd.DataFrame) and target_names is None:
         target_names = [str(name) for name in y.columns]
-    columns = _target_arrays(np.asarray(y), target_names, place)
+    columns = target_arrays(np.asarray(y), target_names, place)
     given = {"split": split, "group": group}
     further = {name: values for name, values in given.items() if values is not None}
     roles = ColumnRoles(
@@ -347,48 +356,14 @@ def _names_images(
     return "columns" not in preprocessing
 
 
-def _open(
-    path: Path, preprocessing: dict[str, Any], decimal: str | None
-) -> tuple[pd.DataFrame, NDArray[Any] | pd.DataFrame | None, tuple[str, ...]]:
-    """Named columns; the inputs where they are an array beside them; the default targets."""
-    place = str(path)
-    if path.suffix.lower() not in sources.ARRAYS:
-        decimal = preprocessing.get("decimal") if decimal is None else decimal
-        text = text_columns(preprocessing)
-        return sources.read_frame(path, text, decimal=decimal), None, ()
-    arrays = sources.read_npz(path)
-    x = sources.as_columns(arrays.pop("x"), arrays.pop("feature_names", None), place)
-    targets = arrays.pop("target_names", None)
-    columns = _target_arrays(arrays.pop("y"), targets, place) if "y" in arrays else {}
-    default = tuple(columns)
-    for name, values in arrays.items():
-        if values.ndim == 1 and (len(values) == len(x) or name in ("group", "split")):
-            columns[name] = values
-    return _frame(columns, len(x), place), x, default
-
-
-def _target_arrays(
-    y: NDArray[Any], names: Sequence[Any] | NDArray[Any] | None, place: str
-) -> dict[str, NDArray[Any]]:
-    """The columns of y by name."""
-    if y.ndim not in (1, 2) or 0 in y.shape[1:]:
-        raise DataError(f"{place}: y must be (n,) or (n, t) with t >= 1; got {y.shape}.")
-    columns = y[:, None] if y.ndim == 1 else y
-    t = columns.shape[1]
-    if names is None:
-        names = ["y"] if t == 1 else [f"y{i}" for i in range(t)]
-    if len(names) != t or len(set(map(str, names))) != t:
-        raise DataError(
-            f"{place}: y has {t} columns, which need as many different names; got "
-            f"{first_few(names)}."
-        )
-    return {str(name): columns[:, i] for i, name in enumerate(names)}
-
-
 def _frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
+    """Columns of n values each; one of shape (n, 1) is as good."""
+    arrays: dict[str, Any] = {}
     for name, values in columns.items():
-        if len(values) != n:
-            raise DataError(
-                f"{place}: x has {n} rows and {name} has {len(values)}; they must be as many."
-            )
-    return pd.DataFrame(dict(columns), index=pd.RangeIndex(n))
+        is_array = isinstance(values, np.ndarray | pd.Series)
+        shape = values.shape if is_array else np.asarray(values, object).shape
+        if len(values) != n or shape not in ((n,), (n, 1)):
+            got = len(values) if shape == (len(values),) else f"shape {shape}"
+            raise DataError(f"{place}: x has {n} rows and {name} has {got}; they must be as many.")
+        arrays[name] = values if shape == (n,) else np.asarray(values).reshape(n)
+    return pd.DataFrame(arrays, index=pd.RangeIndex(n))

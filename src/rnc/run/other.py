@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rnc.analyses.standard import write_standard_analyses
+from rnc.data.archive import read_archive
 from rnc.data.errors import DataError, first_few
 from rnc.data.source import DataSource
-from rnc.data.sources import ARRAYS, existing, read_frame, read_npz
+from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.table import Table
 from rnc.files import write_json
 from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
@@ -123,7 +124,9 @@ def _source(
 
 def _columns(data: Path, decimal: str | None) -> list[str]:
     path = existing(data)
-    return list(read_npz(path) if path.suffix in ARRAYS else read_frame(path, decimal=decimal))
+    return list(
+        read_archive(path).columns if path.suffix in ARRAYS else read_frame(path, decimal=decimal)
+    )
 
 
 def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:
