@@ -20,7 +20,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
-from rnc.data.archive import read_archive, target_arrays
+from rnc.data.archive import Archive, read_archive, target_arrays
 from rnc.data.errors import DataError
 from rnc.data.features import (
     apply_features,
@@ -183,20 +183,10 @@ def read_table(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
-    x: NDArray[Any] | pd.DataFrame | ImageRows | None = None
-    targets, archive = (target,) if isinstance(target, str) else tuple(target), None
-    path = Path("DataFrame") if isinstance(source, pd.DataFrame) else sources.existing(Path(source))
-    place = "the DataFrame" if isinstance(source, pd.DataFrame) else str(path)
-    if isinstance(source, pd.DataFrame):
-        frame = sources.named_columns(source.reset_index(drop=True), place)
-    elif path.suffix.lower() in sources.ARRAYS:
-        archive = read_archive(path)
-        x, targets = archive.x, targets or archive.targets
-        frame = _frame(archive.columns, len(x), place)
-    else:
-        known = preprocessing or {}
-        sign = known.get("decimal") if decimal is None else decimal
-        frame = sources.read_frame(path, text_columns(known), decimal=sign)
+    path, place, frame, archive = _open(source, preprocessing or {}, decimal)
+    x: NDArray[Any] | pd.DataFrame | ImageRows | None = None if archive is None else archive.x
+    targets = (target,) if isinstance(target, str) else tuple(target)
+    targets = targets or (() if archive is None else archive.targets)
     fitted = preprocessing is not None and not same_rows
     if fitted and split_column is None:
         split_column = "none"
@@ -354,6 +344,23 @@ def _names_images(
             "(images=) and --image-column (image_column=)."
         )
     return "columns" not in preprocessing
+
+
+def _open(
+    source: str | Path | pd.DataFrame, preprocessing: dict[str, Any], decimal: str | None
+) -> tuple[Path, str, pd.DataFrame, Archive | None]:
+    """The file, its name in messages, its columns and, of an .npz file, all that it holds."""
+    if isinstance(source, pd.DataFrame):
+        place = "the DataFrame"
+        frame = sources.named_columns(source.reset_index(drop=True), place)
+        return Path("DataFrame"), place, frame, None
+    path = sources.existing(Path(source))
+    if path.suffix.lower() in sources.ARRAYS:
+        archive = read_archive(path)
+        return path, str(path), _frame(archive.columns, len(archive.x), str(path)), archive
+    decimal = preprocessing.get("decimal") if decimal is None else decimal
+    frame = sources.read_frame(path, text_columns(preprocessing), decimal=decimal)
+    return path, str(path), frame, None
 
 
 def _frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
