@@ -19,6 +19,7 @@ from rnc.data.source import DataSource
 from rnc.experiments import RESULTS, Data, reproduce
 from rnc.experiments.paper import result_names
 from rnc.experiments.plan import Plan, Row, base_config
+from rnc.experiments.published import PAPER_HEADS
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, table
 from rnc.files import write_text
@@ -121,6 +122,19 @@ def test_unseen_is_scored_inside_and_outside(everything) -> None:
     for kind in ("bi-modal", "tri-modal"):
         whole, seen, unseen = (rows["L1", kind, f"MAE, {p}"] for p in ("all", "seen", "unseen"))
         assert min(seen, unseen) < whole < max(seen, unseen)
+
+
+def test_main_prints_gains_and_their_average(everything) -> None:
+    out, rows, said = everything
+    found = {(r.method, r.setting, r.score): r.values[0] for r in rows}
+    gain = found["L1", "", "MAE"] - found["RnC(L1)", "", "MAE"]
+    assert found["RnC(L1)", "", "gain in MAE"] == gain
+    pairs = [(found[h, "", "MAE"], found[f"RnC({h})", "", "MAE"]) for h in PAPER_HEADS.values()]
+    average = np.mean([100 * (1 - ours / base) for base, ours in pairs])
+    assert found["RnC, average", "", "error lower by, %"] == pytest.approx(average)
+    assert any("| RnC, average |  |  |  | " in text for text in said)
+    assert "RnC, average" in (out / "main.csv").read_text()
+    assert "gain on the best other" in (out / "sota.md").read_text()
 
 
 def test_reports_of_runs_stand_beside_the_tables(everything) -> None:

@@ -10,9 +10,9 @@ from rnc.analyses.maps import check_map_method
 from rnc.config import Preset
 from rnc.data.table import Table
 from rnc.experiments.data import Data
-from rnc.experiments.plan import Plan, Row, Setting, base_config, check_line_fields
+from rnc.experiments.plan import MakePlan, Plan, Row, Setting, base_config, check_line_fields
 from rnc.experiments.recipe import recipe
-from rnc.experiments.results import RESULTS, MakePlan
+from rnc.experiments.results import RESULTS
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
 from rnc.experiments.write import table

@@ -212,6 +212,9 @@ class Setting:
         return self.runs(**{"scheme": "probe", **changes})
 
 
+MakePlan = Callable[[Setting], Plan]
+
+
 def base_config(
     data: Data, preset: Preset, epochs: int | None, fit: Mapping[str, Any]
 ) -> FitConfig:

@@ -1,22 +1,23 @@
 """Every result of the paper by name: a function from a setting to the plan of a table.
 
+The tables are here, the figures in paper_figures.py.
+
 A function raises DoesNotApply where the data lack something that its result needs. To add a result:
 a function, a line in RESULTS, its numbers in published.csv, a line in docs/reproduce.md.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from rnc.analyses.analysis import SHARES
-from rnc.analyses.corruption import LEAST_SIDE, SEVERITIES
 from rnc.data.table import Table
 from rnc.experiments import scores
 from rnc.experiments.comparison import METHODS
 from rnc.experiments.data import DIGITS
-from rnc.experiments.paired import with_differences
-from rnc.experiments.plan import Line, Outcome, Plan, PlannedRun, Row, Setting
+from rnc.experiments.gains import with_average, with_best_other, with_gains
+from rnc.experiments.lines import l1_and_rnc, line_of
+from rnc.experiments.paper_figures import FIGURES
+from rnc.experiments.plan import Line, MakePlan, Outcome, Plan, Row, Setting
 from rnc.experiments.published import (
     BIMODAL,
     FINETUNE,
@@ -32,12 +33,7 @@ from rnc.experiments.published import (
 from rnc.experiments.subsets import modes, with_modes, with_size
 from rnc.run.folder import DoesNotApply
 
-MakePlan = Callable[[Setting], Plan]
-
 TWO_VIEWS = 2
-FEW_LABELS = (1.0, 0.2, 0.05)
-"""Shares of the training rows with preset best."""
-IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
 SHORTER = 2
 """With resnet50 the digits train for this fraction of the epochs: all of them would take a CPU half
 an hour."""
@@ -48,13 +44,14 @@ def main(setting: Setting) -> Plan:
     lines = []
     for head, name in PAPER_HEADS.items():
         lines += [
-            _line(setting, name, setting.end2end(head=head)),
-            _line(setting, f"RnC({name})", setting.rnc(head=head)),
+            line_of(setting, name, setting.end2end(head=head)),
+            line_of(setting, f"RnC({name})", setting.rnc(head=head)),
         ]
     counts = (setting.given.get("head_options") or {}).get("decode") == "class"
     how = ["the expected class", "the number of thresholds passed"][:: -1 if counts else 1]
     about = f"OR and CORN predict {how[0]}, not {how[1]}; the paper does not say which it takes."
-    return Plan("End-to-end regression, and the same heads on RnC", about, lines)
+    title = "End-to-end regression, and the same heads on RnC"
+    return Plan(title, about, lines, derive=with_average)
 
 
 def sota(setting: Setting) -> Plan:
@@ -74,6 +71,7 @@ def sota(setting: Setting) -> Plan:
         "where they differ from those of their own papers: docs/reproduce.md, What is ours. Where "
         "the paper has a dash, nothing is run.",
         lines,
+        derive=with_best_other,
     )
 
 
@@ -91,7 +89,7 @@ def correlation(setting: Setting) -> Plan:
         "Correlation between feature and label similarities",
         "Over all pairs of up to 2,000 test samples, minus the L2 distance of features. The paper "
         "does not say which feature similarity it took.",
-        _l1_and_rnc(setting, columns),
+        l1_and_rnc(setting, columns),
         analyses=("similarity",),
     )
 
@@ -111,12 +109,13 @@ def transfer(setting: Setting) -> Plan:
             start = make(table=source)
             for scheme, how in (("probe", PROBE), ("finetune", FINETUNE)):
                 runs = setting.runs(table=target, start=start, scheme=scheme)
-                lines.append(_line(setting, name, runs, f"{title}, {how}"))
+                lines.append(line_of(setting, name, runs, f"{title}, {how}"))
     return Plan(
         f"Transfer between {a} and {b}",
         "Fine-tuning is at a tenth of the rate, from a solved head. Where a set is a part of "
         "IMDB-WIKI, which part is our draw, one per seed.",
         lines,
+        derive=with_gains,
     )
 
 
@@ -148,13 +147,14 @@ def unseen(setting: Setting) -> Plan:
             "MAE, unseen": scores.error_inside(ranges, seen=False),
         }
         part = partial(with_modes, table, ranges)
-        lines += _l1_and_rnc(setting, columns, title, table=part)
+        lines += l1_and_rnc(setting, columns, title, table=part)
     return Plan(
         "Targets that training has not seen",
         "The paper shows its training sets in a picture only. Ours: two or three Gaussians, half "
         "of the rows there, nothing between them; the gaps take the share of the range that the "
         "published numbers imply (22.5 % and 33.3 %). Validation has seen targets only.",
         lines,
+        derive=with_gains,
     )
 
 
@@ -168,7 +168,7 @@ def ablation_positives(setting: Setting) -> Plan:
     for quarters in (1, 2, 3, 4):
         k = min(most, (most + 1) * quarters // 4)
         runs = setting.rnc(positives=None if k == most else k)
-        lines.append(_line(setting, "RnC(L1)", runs, f"{k} of {most}"))
+        lines.append(line_of(setting, "RnC(L1)", runs, f"{k} of {most}"))
     return Plan(
         "Number of positives",
         "Of the K nearest samples of an anchor, and of all that tie with the K-th, the mean.",
@@ -180,7 +180,8 @@ def ablation_similarity(setting: Setting) -> Plan:
     """Cosine, L1 or L2 as the similarity of features."""
     names = {"cosine": "cosine", "l1": "negative L1 norm", "l2": "negative L2 norm"}
     lines = [
-        _line(setting, "RnC(L1)", setting.rnc(similarity=key), name) for key, name in names.items()
+        line_of(setting, "RnC(L1)", setting.rnc(similarity=key), name)
+        for key, name in names.items()
     ]
     temperature = lines[0].runs[0].config.temperature
     about = f"One temperature, {temperature:g}, for all three."
@@ -191,7 +192,7 @@ def ablation_scheme(setting: Setting) -> Plan:
     """Freeze the encoder, fine-tune it, or train by both losses at once."""
     names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
     lines = [
-        _line(setting, "RnC(L1)", setting.runs(scheme=key), name) for key, name in names.items()
+        line_of(setting, "RnC(L1)", setting.runs(scheme=key), name) for key, name in names.items()
     ]
     return Plan(
         "Training scheme",
@@ -239,8 +240,8 @@ def resnet50(setting: Setting) -> Plan:
     if setting.data.name == DIGITS and setting.base.preset == "quick":
         shorter["epochs"] = max(1, (setting.base.resolve().epochs or 1) // SHORTER)
     about = f"{shorter['epochs']} epochs, half of the other tables'." if shorter else ""
-    lines = _l1_and_rnc(setting, None, encoder="resnet50", **shorter)
-    return Plan("ResNet-50 as the encoder", about, lines)
+    lines = l1_and_rnc(setting, None, encoder="resnet50", **shorter)
+    return Plan("ResNet-50 as the encoder", about, lines, derive=with_gains)
 
 
 def std(setting: Setting) -> Plan:
@@ -279,66 +280,6 @@ def _ratio(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
     return [*rows, Row(RATIO, "", scores.SECONDS, values)]
 
 
-def corruptions(setting: Setting) -> Plan:
-    """Error on corrupted test images, by severity."""
-    data = setting.data
-    table = data.table if data.large is None else data.large
-    side = min(table.x.shape[2:]) if table.kind == "image" else 0
-    if side < LEAST_SIDE:
-        what = f"images of {side} pixels" if side else f"{table.kind}s"
-        raise DoesNotApply(
-            f"corruptions needs images of at least {LEAST_SIDE} pixels; {data.name} holds {what}."
-        )
-    columns = {"clean": scores.corrupted(0)}
-    columns |= {f"severity {s}": scores.corrupted(s) for s in SEVERITIES}
-    larger: dict[str, Any] = {} if data.large is None else {"image_size": side}
-    lines = _l1_and_rnc(setting, columns, table=lambda seed: table, **larger)
-    grey = "" if table.x.shape[1] == 3 else " Grey images are not saturated: 18 types."
-    own = "" if data.large is None else f" Images of {side} pixels here."
-    about = f"Error, mean over the 19 types of corruption, on up to 2,000 test images.{grey}{own}"
-    return Plan("Corrupted test images", about, lines)
-
-
-def reduced_data(setting: Setting) -> Plan:
-    """Error with fewer training rows."""
-    table = setting.data.table
-    rows, is_best = len(table.rows("train")), setting.base.preset == "best"
-    sizes = [max(1, round(s * rows)) for s in (FEW_LABELS if is_best else SHARES)]
-    if setting.data.name == "imdb-wiki":
-        sizes = [n for n in IMDB_SIZES if n <= rows]
-    lines: list[Line] = []
-    for n in sizes:
-        part = partial(with_size, table, n)
-        lines += _l1_and_rnc(setting, None, f"{n:,} training rows", table=part)
-    about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
-    plan = Plan("Fewer training rows", about, lines)
-    return dataclasses.replace(plan, derive=with_differences("L1")) if is_best else plan
-
-
-def spurious(setting: Setting) -> Plan:
-    """Whether features keep what the target does not need."""
-    column, table = setting.data.nuisance, setting.data.table
-    if column is None or column not in table.subgroup:
-        have = ", ".join(table.subgroup) or "none"
-        raise DoesNotApply(
-            f"spurious needs a further column that the target does not depend on, such as a camera "
-            f"(--nuisance COLUMN); {setting.data.name} has the columns: {have}."
-        )
-    columns = {
-        f"{column} readable": scores.readable(column),
-        "Spearman": scores.spearman,
-        **scores.errors(setting.base.label_distance),
-    }
-    return Plan(
-        f"A spurious target: {column}",
-        f"How well a linear probe reads {column} from test features (accuracy, or R2 of numbers), "
-        "and how well features follow the target. The paper shows a map of 10 cameras; ours is in "
-        "the report beside this file.",
-        _l1_and_rnc(setting, columns),
-        analyses=("map",),
-    )
-
-
 RESULTS: dict[str, MakePlan] = {
     "main": main,
     "sota": sota,
@@ -353,21 +294,5 @@ RESULTS: dict[str, MakePlan] = {
     "resnet50": resnet50,
     "std": std,
     "efficiency": efficiency,
-    "corruptions": corruptions,
-    "reduced-data": reduced_data,
-    "spurious": spurious,
+    **FIGURES,
 }
-
-
-def _line(setting: Setting, method: str, runs: tuple[PlannedRun, ...], how: str = "") -> Line:
-    return Line(method, how, runs, scores.errors_and_r2(setting.base.label_distance))
-
-
-def _l1_and_rnc(setting: Setting, columns: Any = None, how: str = "", **changes: Any) -> list[Line]:
-    """The two lines of most figures; with preset best, both end with the head of that preset."""
-    columns = columns or scores.errors_and_r2(setting.base.label_distance)
-    scheme = "two-stage" if setting.base.preset == "best" else "end2end"
-    return [
-        Line("L1", how, setting.runs(scheme=scheme, **changes), columns),
-        Line("RnC(L1)", how, setting.rnc(**changes), columns),
-    ]

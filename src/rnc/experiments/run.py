@@ -46,6 +46,7 @@ def run_plan(
             for score, compute in line.scores.items():
                 values = tuple(compute(run) for run in finished)
                 rows.append(Row(line.method, line.setting, score, values))
+        rows = [_with_paper(row, paper) for row in rows]
         rows = [_with_paper(row, paper) for row in plan.derive(rows, outcomes)]
         report = _report(name, plan, outcomes, store) if plan.analyses else None
     write_csv(store.out / f"{name}.csv", rows)
@@ -124,7 +125,7 @@ class _Watch:
 
 
 def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
-    number = paper.get((row.method, row.setting, row.score))
+    number = paper.get((row.method, row.setting, row.score))  # none for a gain, which has its own
     return row if number is None else row._replace(paper=number.mean, paper_sd=number.sd)
 
 

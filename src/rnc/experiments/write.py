@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from rnc.experiments.gains import gain_name
 from rnc.experiments.plan import Plan, Row
-from rnc.experiments.published import SOURCES
+from rnc.experiments.published import R2, SOURCES
 from rnc.experiments.scores import COUNTS
 from rnc.files import write_text
 from rnc.metrics.bootstrap import Interval
@@ -92,7 +93,8 @@ def _cells(row: Row | None, *, paper: bool) -> list[str]:
         return [ours]
     if row is None or row.paper is None:
         return [ours, ""]
-    return [ours, with_spread(row.paper, row.paper_sd, digits=3)]
+    digits = 4 if row.score == gain_name(R2) else 3
+    return [ours, with_spread(row.paper, row.paper_sd, digits=digits)]
 
 
 def _ours(row: Row) -> str:

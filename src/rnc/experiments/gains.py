@@ -1,0 +1,111 @@
+"""Gains as the paper prints them: how much better a line is than its baseline; above 0 is better.
+
+with_gains           RnC(X) against X in the same setting: the green numbers
+with_average         these, the error in percent, and its mean over the heads: Section 5.1
+with_best_other      RnC(L1) against the best of all other lines: the last line of Table 3
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from rnc.experiments.plan import Outcome, Row
+from rnc.experiments.published import ANGULAR, MAE, R2
+
+RNC = "RnC(L1)"
+LOWER = "error lower by, %"
+AVERAGE = "RnC, average"
+BEST_OTHER = "RnC(L1), gain on the best other"
+
+
+def gain_name(score: str) -> str:
+    """The column of the gains in a score."""
+    return f"gain in {score}"
+
+
+def with_gains(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
+    """The rows, and behind each one of RnC(X) its gain on that of X."""
+    found = _Scores(rows, outcomes)
+    complete = []
+    for row in rows:
+        complete.append(row)
+        base = found.baseline(row)
+        if base is not None:
+            complete.append(found.gain(row, base, row.method, row.setting))
+    return complete
+
+
+def with_average(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
+    """The gains, by how many percent the error is lower, and the mean of that over the heads."""
+    found = _Scores(rows, outcomes)
+    complete = []
+    for row in with_gains(rows, outcomes):
+        complete.append(row)
+        if row.score in (MAE, ANGULAR) and (base := found.baseline(row)) is not None:
+            complete.append(found.reduction(row, base))
+    parts = [row for row in complete if row.score == LOWER]
+    if len(parts) < 2 or len({len(part.values) for part in parts}) > 1:  # a training diverged
+        return complete
+    values = tuple(fmean(of_seed) for of_seed in zip(*(p.values for p in parts), strict=True))
+    known = [part.paper for part in parts if part.paper is not None]
+    paper = fmean(known) if len(known) == len(parts) else None
+    return [*complete, Row(AVERAGE, "", LOWER, values, paper)]
+
+
+def with_best_other(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
+    """The rows, and the gain of RnC(L1) on the line whose error is lowest without it.
+
+    Ours and the paper's may be gains on different lines: each is on the best one of its own.
+    """
+    found = _Scores(rows, outcomes)
+    ours = next((row for row in rows if row.method == RNC and row.values), None)
+    others = [row for row in rows if row.method != RNC and row.values]
+    if ours is None or not others:
+        return list(rows)
+    best = min(others, key=lambda row: fmean(row.values))
+    name = f"{best.method} {best.setting}".strip()
+    gain = found.gain(ours, best, BEST_OTHER, name)
+    published = [row.paper for row in others if row.paper is not None]
+    paper = None if ours.paper is None or not published else min(published) - ours.paper
+    return [*rows, gain._replace(paper=paper)]
+
+
+class _Scores:
+    """The rows of a table, and which seeds their values are of."""
+
+    def __init__(self, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
+        self.rows = {(row.method, row.setting, row.score): row for row in rows}
+        self.seeds = {
+            (line.method, line.setting): [one.planned.config.seed for one in finished]
+            for line, finished in outcomes
+        }
+
+    def baseline(self, row: Row) -> Row | None:
+        """The row of X for one of RnC(X); None for all others."""
+        if not row.method.startswith("RnC(") or not row.method.endswith(")"):
+            return None
+        return self.rows.get((row.method[4:-1], row.setting, row.score))
+
+    def gain(self, row: Row, base: Row, method: str, setting: str) -> Row:
+        """How much better a row is than another one, over the seeds that both have."""
+        sign = -1 if row.score == R2 else 1
+        ours, theirs = self._by_seed(row), self._by_seed(base)
+        values = tuple(sign * (theirs[seed] - ours[seed]) for seed in ours if seed in theirs)
+        paper = None
+        if row.paper is not None and base.paper is not None:
+            paper = round(sign * (base.paper - row.paper), 6)  # both have three digits
+        return Row(method, setting, gain_name(row.score), values, paper)
+
+    def reduction(self, row: Row, base: Row) -> Row:
+        """By how many percent an error is lower than another one."""
+        ours, theirs = self._by_seed(row), self._by_seed(base)
+        values = tuple(_percent(ours[seed], theirs[seed]) for seed in ours if seed in theirs)
+        has_paper = row.paper is not None and base.paper is not None
+        paper = _percent(row.paper or 0.0, base.paper or 0.0) if has_paper else None
+        return Row(row.method, row.setting, LOWER, values, paper)
+
+    def _by_seed(self, row: Row) -> dict[int, float]:
+        return dict(zip(self.seeds[row.method, row.setting], row.values, strict=True))
+
+
+def _percent(ours: float, theirs: float) -> float:
+    return 100 * (1 - ours / theirs) if theirs else float("nan")
