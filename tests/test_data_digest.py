@@ -3,8 +3,11 @@
 import dataclasses
 
 import numpy as np
+import pytest
 
-from rnc.data import table_from_arrays
+from rnc.data import fingerprint, table_from_arrays
+from rnc.data.errors import DataError
+from rnc.data.fingerprint import check_fingerprint, fingerprint_of
 
 TABLE = table_from_arrays(
     np.arange(60.0).reshape(20, 3), np.arange(20), subgroup={"site": np.arange(20) % 2}
@@ -33,3 +36,55 @@ def test_another_target_split_input_name_or_subgroup_is_another_table():
     changes = {"y": y, "split": split, "x": x, "names": names, "subgroup": site}
     for field, value in {**changes, "target_names": ("z",)}.items():
         assert dataclasses.replace(TABLE, **{field: value}).digest != TABLE.digest
+
+
+def test_the_fingerprint_sees_every_input_where_the_digest_sees_some():
+    rows = 1000
+    table = table_from_arrays(np.arange(3.0 * rows).reshape(rows, 3), np.arange(rows))
+    x = table.x.copy()
+    x[5, 1] = np.nextafter(x[5, 1], np.float32(9))
+    changed = dataclasses.replace(table, x=x)
+    assert changed.digest == table.digest
+    assert changed.fingerprint["inputs"] != table.fingerprint["inputs"]
+    assert {**changed.fingerprint, "inputs": ""} == {**table.fingerprint, "inputs": ""}
+
+
+def test_the_fingerprint_names_the_part_that_changed():
+    split, site = TABLE.split.copy(), {"site": np.arange(20) % 3}
+    split[TABLE.rows("train")[0]] = "test"
+    changes = {
+        "inputs": {"x": TABLE.x + 1},
+        "targets": {"y": TABLE.y + 1},
+        "names": {"names": TABLE.names[::-1]},
+        "split": {"split": split},
+        "subgroups": {"subgroup": site},
+    }
+    for part, change in changes.items():
+        now = dataclasses.replace(TABLE, **change)
+        with pytest.raises(DataError, match=rf"The data of run have changed .*: other {part}\. Do"):
+            check_fingerprint(TABLE.fingerprint, now, "run", "Do.")
+    check_fingerprint(TABLE.fingerprint, dataclasses.replace(TABLE), "run", "Do.")
+    check_fingerprint(None, TABLE, "run", "Do.")
+
+
+def test_the_fingerprint_counts_rows():
+    fewer = table_from_arrays(np.arange(57.0).reshape(19, 3), np.arange(19))
+    with pytest.raises(DataError, match=r"\(20 rows then, 19 now\)"):
+        check_fingerprint(TABLE.fingerprint, fewer, "run", "Do.")
+
+
+def test_the_fingerprint_does_not_depend_on_how_an_array_lies_in_memory():
+    turned = np.asfortranarray(TABLE.x)
+    assert dataclasses.replace(TABLE, x=turned).fingerprint == TABLE.fingerprint
+    assert (
+        TABLE.fingerprint["inputs"] == "4ece5eb4181f70298d694f3312471239"
+    )  # stored in run folders
+
+
+def test_large_inputs_are_hashed_in_blocks(monkeypatch):
+    whole = TABLE.fingerprint["inputs"]
+    monkeypatch.setattr(fingerprint, "_BLOCK", 40)
+    parts = fingerprint_of(TABLE)["inputs"]
+    x = TABLE.x.copy()
+    x[-1, -1] += 1
+    assert len({whole, parts, fingerprint_of(dataclasses.replace(TABLE, x=x))["inputs"]}) == 3

@@ -345,24 +345,10 @@ def test_a_study_of_other_options_or_data_is_not_continued(tmp_path, written):
         run(tmp_path / "s", space, dataclasses.replace(BASE, epochs=7))
     with pytest.raises(ValueError, match=r"space: {'lr': \[0.1\]} then, {'lr': \[0.2\]} now"):
         run(tmp_path / "s", {"lr": Choice([0.2])})
-    with pytest.raises(ValueError, match="data: "):
+    with pytest.raises(ValueError, match=r"other inputs, .*\(120 rows then, 90 now\)"):
         run(tmp_path / "s", space, table=training_cases.columns(rows=90))
     assert file.read_text() == content  # a call that is refused changes nothing
     assert run(tmp_path / "s", space, dataclasses.replace(BASE, precision="32")) == []
-
-
-def test_a_study_that_knew_its_data_by_the_targets_is_continued(tmp_path, written):
-    space, out = {"lr": Choice([0.1])}, tmp_path / "s"
-    run(out, space)
-    study = optuna.load_study(study_name="s", storage=f"sqlite:///{out / 'study.db'}")
-    setup = study.user_attrs["setup"]
-    setup["targets"] = setup.pop("data")[:16]
-    study.set_user_attr("setup", setup)
-    with pytest.raises(ValueError, match=r"\(epochs: 3 then, 7 now"):
-        run(out, space, dataclasses.replace(BASE, epochs=7))
-    assert run(out, space) == []
-    with pytest.raises(ValueError, match="data: "):
-        run(out, space, table=training_cases.columns(rows=90))
 
 
 def test_a_folder_with_other_files_is_not_touched(tmp_path):

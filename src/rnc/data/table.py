@@ -7,11 +7,9 @@ Both turn a source into named columns, one row per sample, and into an array x i
 not columns. Then they check targets, split and inputs, in this order.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,14 +27,13 @@ from rnc.data.features import (
     fit_features,
     text_columns,
 )
+from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
-from rnc.data.inputs import ImageRows, Skipped, essential, inputs_from_arrays
+from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.splits import SPLITS, check_filled
 
 Kind = Literal["image", "signal", "table"]
-
-_SAMPLED = 64  # inputs that are hashed: all of them may be many gigabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,25 +91,13 @@ class Table:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all targets, names, splits and subgroups, and of 64 of the inputs.
+        """A hash that names run folders and studies; see `rnc.data.fingerprint`."""
+        return digest_of(self)
 
-        It names run folders and studies, so the same table must give the same digest for ever.
-        """
-        facts = {
-            "kind": self.kind,
-            "shape": self.x.shape,
-            "targets": self.target_names,
-            "preprocessing": essential(self.preprocessing, self.kind),
-            "subgroups": sorted(self.subgroup),
-        }
-        digest = blake2b(json.dumps(facts, sort_keys=True, default=str).encode(), digest_size=16)
-        sample = np.unique(np.linspace(0, len(self) - 1, _SAMPLED).astype(int))
-        columns = [self.split, self.names, *(self.subgroup[name] for name in sorted(self.subgroup))]
-        texts = [np.asarray(column).astype(str) for column in columns]
-        for values in (self.x[sample], self.y, *texts):
-            digest.update(f"{values.dtype}{values.shape}".encode())
-            digest.update(np.ascontiguousarray(values).tobytes())
-        return digest.hexdigest()
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """Hashes of all inputs, targets, names, splits and subgroups, as a run keeps them."""
+        return fingerprint_of(self)
 
 
 def read_table(

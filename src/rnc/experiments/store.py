@@ -20,12 +20,14 @@ from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.config.presets import PLAIN
+from rnc.data.fingerprint import check_fingerprint
 from rnc.data.source import DataSource
 from rnc.experiments.plan import BIN_FIELDS, BY_HEAD, HEAD_FIELDS, PlannedRun, canonical
 from rnc.files import read_tensors, write_json
 from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
+from rnc.run.parts import read_object
 from rnc.training.checkpoint import ENCODER_FILE, read_stage
 from rnc.training.recipes import build_regressor, train_encoder
 from rnc.training.record import Record, ShowRecord
@@ -131,6 +133,14 @@ def _hash(content: Mapping[str, Any]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def _check_data(folder: Path, run: PlannedRun) -> None:
+    """Raise if a folder that was found by its name was trained on other inputs than these."""
+    if (folder / CONFIG_FILE).exists():
+        before = read_object(folder / CONFIG_FILE).get("fingerprint")
+        advice = f"Choose another --out, or delete {folder} to train again."
+        check_fingerprint(before, run.table, str(folder), advice)
+
+
 # ------------------------------------------------------------------------------------- the store
 
 
@@ -163,12 +173,18 @@ class Store:
     def is_finished(self, run: PlannedRun) -> bool:
         """Whether a planned run is there, trained and evaluated."""
         folder = self.folder(run)
-        return RunFolder(folder).is_finished and not self._is_outdated(run, folder)
+        if not RunFolder(folder).is_finished or self._is_outdated(run, folder):
+            return False
+        _check_data(folder, run)
+        return True
 
     def has_encoder(self, run: PlannedRun) -> bool:
         """Whether the encoder that a run shares with others is trained."""
         folder = self._encoder_folder(run)
-        return (folder / ENCODER_FILE).exists() and not self._is_outdated(run, folder)
+        if not (folder / ENCODER_FILE).exists() or self._is_outdated(run, folder):
+            return False
+        _check_data(folder, run)
+        return True
 
     def finish(self, run: PlannedRun, show: ShowRecord, *, name: str | None = None) -> Path:
         """The folder of a planned run, which is trained now unless it was before."""
@@ -223,7 +239,8 @@ class Store:
         folder = self._encoder_folder(run)
         if not self.has_encoder(run):
             self._begin(run, folder)
-            write_json(folder / CONFIG_FILE, {"fit": run.config.to_json()})
+            about = {"fit": run.config.to_json(), "fingerprint": run.table.fingerprint}
+            write_json(folder / CONFIG_FILE, about)
             model = build_regressor(run.table, run.config)
             own = None if run.own is None else run.own.loss
             for record in train_encoder(model, run.table, run.config, folder, own=own):
@@ -245,4 +262,5 @@ class Store:
         """Empty a folder that cannot be continued."""
         if self._is_outdated(run, folder) or not RunFolder(folder).exists:
             shutil.rmtree(folder, ignore_errors=True)
+        _check_data(folder, run)
         self.begun.add(folder)

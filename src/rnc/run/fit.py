@@ -11,14 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import rnc
 from rnc.analyses.standard import write_standard_analyses
 from rnc.config import FitConfig
-from rnc.data.errors import DataError
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import sweep
@@ -28,6 +26,7 @@ from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
+from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
 from rnc.run.start import prepare_folder, read_encoder, same_source
 from rnc.training.checkpoint import ENCODER_FILE
@@ -107,7 +106,10 @@ def fit_run(
     """
     if objective is not None:
         config = replace(config, objective="own")
-    run, is_first = RunFolder(out), is_first_process()
+    run, is_first, asked = RunFolder(out), is_first_process(), config
+    if resume:
+        check_same_data(run, table)
+        config = as_started(run, config, table)
     model = build_regressor(table, config, encoder)
     if resume:
         model.use_augment(run.config["model"]["augment"])  # older versions had other defaults
@@ -116,15 +118,17 @@ def fit_run(
         encoder_weights = read_encoder(encoder_from, model, config)
     check_training(model, table, config, objective, encoder_weights)
     entries = {
-        "fit": config.to_json(),
+        "fit": asked.to_json(),
+        **filled_in(config, table),
         "data": {} if data is None else data.to_json(),
         "command": command,
         "environment": environment(),
+        "fingerprint": table.fingerprint,
         **({} if name is None else {"name": name}),
         **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
     }
     if is_first:
-        is_changed = prepare_folder(out, config, resume=resume, overwrite=overwrite)
+        is_changed = prepare_folder(out, asked, resume=resume, overwrite=overwrite)
         for folder in (out, (out / ENCODER_FILE).parent):
             sweep(folder)
         if is_changed:
@@ -176,15 +180,8 @@ def resume_run(
     if head_epochs is not None:
         config = replace(config, head_epochs=head_epochs)
     check_before_data(config, run.path, resume=True)
-    table = run.read_table()
-    targets = run.train_targets
-    if targets is not None and not np.array_equal(targets, table.y[table.rows("train")]):
-        raise DataError(
-            f"The data of {folder} have changed since it was started: other training targets. "
-            "Fit again, with another --out."
-        )
     yield from fit_run(
-        table,
+        run.read_table(),
         config,
         run.path,
         data=run.source,

@@ -36,6 +36,7 @@ from torch import Tensor, nn
 
 from rnc.config import FitConfig
 from rnc.data.errors import DataError
+from rnc.data.fingerprint import check_fingerprint
 from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
@@ -250,6 +251,12 @@ class RunFolder:
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
         return data.read(self.fit.image_size, fitted, same_rows=True)
 
+    def check_data(self, table: Table) -> None:
+        """Raise unless these are the data that the run was started on, to the last byte."""
+        advice = f"Use them as they were, or another --out. `rnc resume {self.path}` reads them as"
+        advice += " the version that started the run did."
+        check_fingerprint(self.config.get("fingerprint"), table, str(self.path), advice)
+
     def has_analysis(self, name: str) -> bool:
         """Whether an analysis of this name was done."""
         return self._analysis_file(name).exists()
@@ -305,6 +312,7 @@ class RunFolder:
     # ----------------------------------------------------------------------------- private
 
     def _checked(self, table: Table) -> Table:
+        self.check_data(table)
         names, before = table.names[table.rows("test")], self.predictions.names
         if names.tolist() != before.tolist():
             raise DataError(

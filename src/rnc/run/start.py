@@ -154,7 +154,10 @@ def _check_resumed(run: RunFolder, config: FitConfig) -> None:
 def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
     targets = run.train_targets
     rows = None if targets is None else len(targets)
-    return config.resolve(rows, run.config["model"]["kind"])
+    resolved, stored = config.resolve(rows, run.config["model"]["kind"]), run.config.get("resolved")
+    if stored is not None and all(getattr(config, n) == getattr(run.fit, n) for n in LENGTHS):
+        return replace(resolved, **{name: stored[name] for name in LENGTHS})
+    return resolved
 
 
 # ---------------------------------------------------------------------------- another's encoder

@@ -78,6 +78,12 @@ def without_test(table: Table) -> Table:
     return dataclasses.replace(table, split=split, y=y)
 
 
+def targets_digest(table: Table) -> str:
+    """All that the first version kept of the data of a study: a hash of what it may see of y."""
+    rows = [table.y[table.rows(split)].tobytes() for split in ("train", "val")]
+    return hashlib.sha256(b"|".join(rows)).hexdigest()[:16]
+
+
 def key_of(table: Table, config: FitConfig) -> str:
     """The name of the checkpoints of a training: a hash of all that its result depends on."""
     fields = {k: v for k, v in config.to_json().items() if k not in SPEED_ONLY}

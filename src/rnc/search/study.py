@@ -22,9 +22,17 @@ import torch
 
 from rnc.analyses.analysis import ShowProgress
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.data.fingerprint import check_fingerprint
 from rnc.data.table import Table
 from rnc.files import write_json
-from rnc.search.folder import Trial, check_folder, key_of, without_test, write_trials
+from rnc.search.folder import (
+    Trial,
+    check_folder,
+    key_of,
+    targets_digest,
+    without_test,
+    write_trials,
+)
 from rnc.search.space import Choice, Range, Space, check_space, default_space
 from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
@@ -93,7 +101,7 @@ def search(
     # Errors of other schemes say nothing about those of one that is still to come.
     prunes = prune and base.scheme != "auto" and "scheme" not in space
     with _storage(url, heartbeat) as database:
-        opened = _open_study(database, name, setup)  # raises if it is another study
+        opened = _open_study(database, name, setup, table)  # raises if it is another study
         write_json(file, content)
         opened.pruner = _pruner(base.resolve(len(table.rows("train")), table.kind))
         yield from _Worker(
@@ -287,20 +295,22 @@ def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:
         name: list(part.values) if isinstance(part, Choice) else asdict(part)
         for name, part in space.items()
     }
-    setup = {**fixed, "space": where, "data": table.digest}
+    setup = {**fixed, "space": where, "data": table.digest, "fingerprint": table.fingerprint}
     return dict(json.loads(json.dumps(setup)))  # as the storage gives it back
 
 
 def _open_study(
-    storage: optuna.storages.RDBStorage, name: str, setup: dict[str, Any]
+    storage: optuna.storages.RDBStorage, name: str, setup: dict[str, Any], table: Table
 ) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(storage=storage, study_name=name, load_if_exists=True)
     before = study.user_attrs.get("setup", setup)
-    changed = [k for k in {**before, **setup} if before.get(k) != setup.get(k)]
-    if "data" not in before:
-        # An older study stored a hash of its targets only. From now on, all its data count.
-        changed = [k for k in changed if k not in ("data", "targets")]
+    advice = "Use the same ones to continue it, or another --out and --study."
+    check_fingerprint(before.get("fingerprint"), table, f"the study {name!r}", advice)
+    older = {"fingerprint"} - before.keys()
+    if "data" not in before:  # older still: a hash of its targets only
+        setup, older = setup | {"targets": targets_digest(table)}, older | {"data"}
+    changed = [k for k in {**before, **setup} if before.get(k) != setup.get(k) and k not in older]
     if changed:
         listed = "; ".join(f"{k}: {before.get(k)!r} then, {setup.get(k)!r} now" for k in changed)
         raise ValueError(
