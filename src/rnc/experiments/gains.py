@@ -37,12 +37,9 @@ def with_gains(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
 def with_average(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
     """The gains, by how many percent the error is lower, and the mean of that over the heads."""
     found = _Scores(rows, outcomes)
-    complete = []
-    for row in with_gains(rows, outcomes):
-        complete.append(row)
-        if row.score in (MAE, ANGULAR) and (base := found.baseline(row)) is not None:
-            complete.append(found.reduction(row, base))
-    parts = [row for row in complete if row.score == LOWER]
+    pairs = [(row, found.baseline(row)) for row in rows if row.score in (MAE, ANGULAR)]
+    parts = [found.reduction(row, base) for row, base in pairs if base is not None]
+    complete = [*with_gains(rows, outcomes), *parts]
     if len(parts) < 2 or len({len(part.values) for part in parts}) > 1:  # a training diverged
         return complete
     values = tuple(fmean(of_seed) for of_seed in zip(*(p.values for p in parts), strict=True))
