@@ -1,15 +1,20 @@
 """`rnc predict`: what it reads, what it writes, and what it never overwrites."""
 
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from evaluation_cases import fitted, houses
 from rnc.cli import app
+from rnc.data import DataWarning
 from rnc.model import load
+from rnc.run.other import evaluate_other
 from rnc.run.outputs import check_output
 
 
@@ -137,3 +142,45 @@ def test_a_folder_without_leave_to_write_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("rnc.run.outputs.os.access", lambda folder, mode: False)
     with pytest.raises(PermissionError, match=r"cannot be written: .* is no folder to write to"):
         check_output(tmp_path / "p.csv", (".csv",), run=tmp_path, sources=[], overwrite=True)
+
+
+# ------------------------------------------------------------------- what is not as one may think
+
+
+def test_categories_that_training_has_not_seen_are_counted(run, new, tmp_path):
+    rows = pd.read_csv(new)
+    rows["kind"] = ["hut", "flat", "hut", "tent", None]
+    fit = pd.DataFrame({"kind": ["flat", "house"] * 30, "a": np.arange(60) % 13 * 0.5})
+    fit.assign(price=fit["a"] * 2).to_csv(tmp_path / "fit.csv", index=False)
+    columns = {"feature_columns": ("kind", "a"), "subgroup_columns": ()}
+    folder = fitted(tmp_path / "run", tmp_path / "fit.csv", **columns).path
+    rows.assign(a=1.0).to_csv("odd.csv", index=False)
+    note = "kind: 3 of 5 rows have values that training has not seen (hut, tent). They count as"
+    code, _, text = rnc(folder, "odd.csv", "-o", "p.csv")
+    assert code == 0
+    assert f"Note: {note}" in text
+    with pytest.warns(DataWarning, match=re.escape(note)):
+        predictions = load(folder).predict(pd.read_csv("odd.csv"))
+    with pytest.warns(DataWarning, match=re.escape(note)):
+        load(folder).embed(pd.read_csv("odd.csv"))
+    np.testing.assert_array_equal(pd.read_csv("p.csv")["price"], predictions[:, 0])
+    other = evaluate_other(folder, Path("odd.csv"))
+    assert other.notes[0].startswith(note)
+
+
+def test_predictions_that_are_not_finite_are_counted_and_end_with_an_exit_code(run, new, tmp_path):
+    folder = tmp_path / "broken"
+    shutil.copytree(run, folder)
+    model = load(folder)
+    with torch.no_grad():
+        for weight in model.head.parameters():
+            weight.fill_(np.nan)
+    model.save(folder)
+    code, _, text = rnc(folder, new, "-o", "p.csv")
+    assert code == 1
+    note = "5 of 5 predictions are not finite: 2, 3, 4, 5, 6. The weights may be damaged"
+    assert f"Note: {note}" in text
+    assert "5 predictions in p.csv" in text
+    assert pd.read_csv("p.csv")["price"].isna().all()
+    with pytest.warns(DataWarning, match="5 of 5 predictions are not finite"):
+        load(folder).predict(pd.read_csv(new))

@@ -22,11 +22,11 @@ def run(tmp_path_factory):
 
 
 def test_predictions_are_those_of_the_model_by_the_name_of_the_sample(run, tmp_path):
-    frame, _, skipped = predict_run(run.path, houses(tmp_path / "new.csv", n=7, seed=1))
+    frame, _, skipped, *_ = predict_run(run.path, houses(tmp_path / "new.csv", n=7, seed=1))
     assert list(frame) == ["name", "price_given", "town", "age", "price"]
     assert frame["name"].tolist() == [str(row) for row in range(2, 9)]
     assert skipped == ()
-    again, _, _ = predict_run(run.path, run.path.parent / "houses.csv")
+    again, *_ = predict_run(run.path, run.path.parent / "houses.csv")
     table = run.table
     expected = Regressor.load(run.path).steady().predict_prepared(table.x)[:, 0]
     by_name = pd.Series(expected, index=table.names)
@@ -36,7 +36,7 @@ def test_predictions_are_those_of_the_model_by_the_name_of_the_sample(run, tmp_p
 def test_an_extra_is_a_further_column(run, tmp_path, monkeypatch):
     monkeypatch.setitem(EXTRAS, "upper", lambda model, z: model.head.decode(model.head(z)) + 5)
     monkeypatch.setitem(EXTRAS, "absent", lambda model, features: None)
-    frame, _, _ = predict_run(run.path, houses(tmp_path / "new.csv", n=7))
+    frame, *_ = predict_run(run.path, houses(tmp_path / "new.csv", n=7))
     assert list(frame)[-2:] == ["price", "price_upper"]
     np.testing.assert_allclose(frame["price_upper"] - frame["price"], 5, rtol=1e-4)
 

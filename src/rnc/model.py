@@ -9,6 +9,7 @@ save, load         config.json and model.safetensors
 import copy
 import dataclasses
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from rnc.augment import TEST_VIEWS, check_test_views, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
-from rnc.data.errors import DataError
+from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.formats import suffix_of
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
@@ -137,8 +138,11 @@ class Regressor(nn.Module):
             image_column: the column of these names; "auto" finds it.
             batch_size: how many samples are computed at once.
         """
-        x = self.prepare(data, images=images, image_column=image_column).x
-        return self.steady().predict_prepared(x, batch_size=batch_size)
+        inputs = self.prepare(data, images=images, image_column=image_column)
+        predictions = self.steady().predict_prepared(inputs.x, batch_size=batch_size)
+        for note in inputs.notes + not_finite(predictions, inputs.names):
+            warnings.warn(note, DataWarning, stacklevel=2)
+        return predictions
 
     def embed(
         self,
@@ -149,8 +153,10 @@ class Regressor(nn.Module):
         batch_size: int = 256,
     ) -> NDArray[np.float32]:
         """Features of raw data: (n, d); the arguments are those of `predict`."""
-        x = self.prepare(data, images=images, image_column=image_column).x
-        return self.steady().embed_prepared(x, batch_size=batch_size)
+        inputs = self.prepare(data, images=images, image_column=image_column)
+        for note in inputs.notes:
+            warnings.warn(note, DataWarning, stacklevel=2)
+        return self.steady().embed_prepared(inputs.x, batch_size=batch_size)
 
     def prepare(
         self,

@@ -49,7 +49,8 @@ def predict(
         rnc predict runs/price new.csv -o - | head
 
     Columns that the model does not use, such as an id, come first in the predictions; a true
-    target is called TARGET_given there.
+    target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
+    exit code is 1.
     """
     from rnc.run.outputs import STDOUT
     from rnc.run.predict import predict_to_files
@@ -67,10 +68,14 @@ def predict(
         )
         for row in made.skipped:
             console.print(f"skipped {row.name}: {row.reason}", markup=False)
+        for note in made.notes:
+            tell(f"Note: {note}", style="yellow")
         if output != STDOUT:
             Console().print(f"{len(made.frame)} predictions in {output}", markup=False)
         if embeddings is not None:
             console.print(f"{len(made.frame)} rows of features in {embeddings}", markup=False)
+    if made.not_finite:
+        raise typer.Exit(1)
 
 
 def evaluate(

@@ -5,11 +5,18 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 _MOST_LISTED = 10
 
 
 class DataError(ValueError):
     """The data cannot be used as they are; the message says where, and what to do about it."""
+
+
+class DataWarning(UserWarning):
+    """The data can be used, but not all is as one may think; the message has counts."""
 
 
 def first_few(values: Iterable[Any], limit: int = 10) -> str:
@@ -37,3 +44,18 @@ def unusable(place: str, what: str, reasons: Sequence[str], total: int, advice: 
     lines = [*reasons[:_MOST_LISTED], *(["..."] if len(reasons) > _MOST_LISTED else [])]
     shown = "".join(f"\n  {line}" for line in lines)
     return DataError(f"{place}: {len(reasons)} of {total} {what} cannot be used:{shown}\n{advice}")
+
+
+def not_finite(predictions: NDArray[np.float64], names: NDArray[np.str_]) -> tuple[str, ...]:
+    """A sentence about samples without a finite prediction, if there are any.
+
+    >>> not_finite(np.array([[1.0], [np.nan]]), np.array(["a.png", "b.png"]))[0]
+    '1 of 2 predictions are not finite: b.png. Look for extreme values there.'
+    """
+    bad = np.asarray((~np.isfinite(predictions)).any(axis=tuple(range(1, predictions.ndim))))
+    if not bad.any():
+        return ()
+    found = f"{bad.sum()} of {len(bad)} predictions are not finite: {first_few(names[bad], 5)}. "
+    if bad.all():
+        return (found + "The weights may be damaged, or the training diverged.",)
+    return (found + "Look for extreme values there.",)

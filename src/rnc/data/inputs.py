@@ -37,6 +37,8 @@ class Inputs(NamedTuple):
     """Images that could not be used."""
     columns: pd.DataFrame = pd.DataFrame()
     """Columns of a table that the model does not use, such as ids; n rows, or no columns."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about the rows, such as categories that training has not seen."""
 
 
 def inputs_from_arrays(

@@ -22,7 +22,7 @@ from PIL import Image
 from rnc.data import sources
 from rnc.data.archive import read_npz, row_arrays
 from rnc.data.errors import DataError
-from rnc.data.features import apply_features, text_columns
+from rnc.data.features import apply_features, text_columns, unseen_categories
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
 from rnc.data.names import check_names
@@ -130,8 +130,9 @@ class _Reader:
             arrays = read_npz(path)
             x, names = arrays.pop("x"), arrays.pop("feature_names", None)
             inputs = self._array(x, str(path), names)
-            given, _ = row_arrays(arrays, len(inputs.x))
-            inputs = inputs._replace(columns=pd.DataFrame(given))
+            given, unused = row_arrays(arrays, len(inputs.x))
+            notes = [f"Array {k} {shape} has no value per row." for k, shape in unused.items()]
+            inputs = inputs._replace(columns=pd.DataFrame(given), notes=(*inputs.notes, *notes))
         else:
             frame, columns = self._read_table(path)
             inputs = self.frame(frame, str(path), path.parent, columns)
@@ -180,7 +181,8 @@ class _Reader:
         else:
             known = _with_known_categories(frame, self.preprocessing)
             x = apply_features(known, self.preprocessing, place)
-            inputs = Inputs(x, frame.index.to_numpy().astype(str))
+            notes = unseen_categories(known, self.preprocessing)
+            inputs = Inputs(x, frame.index.to_numpy().astype(str), notes=notes)
         return inputs._replace(columns=columns.reset_index(drop=True))
 
     def _decoded(self, rows: ImageRows) -> Inputs:
@@ -264,4 +266,5 @@ def _joined(parts: Sequence[Inputs]) -> Inputs:
         np.concatenate([part.names for part in parts]),
         tuple(row for part in parts for row in part.skipped),
         pd.concat(columns, ignore_index=True),
+        tuple(dict.fromkeys(note for part in parts for note in part.notes)),
     )

@@ -26,6 +26,7 @@ from rnc.data.features import (
     choose_columns,
     fit_features,
     text_columns,
+    unseen_categories,
 )
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
@@ -299,7 +300,9 @@ def _prepared(
     """The table of inputs that are columns, signals or images in memory."""
     kind: Kind = "table" if isinstance(x, pd.DataFrame) else "signal" if x.ndim == 3 else "image"
     raw = x if isinstance(x, pd.DataFrame) else None
+    notes: tuple[str, ...] = ()
     if preprocessing is not None:
+        notes = () if raw is None else unseen_categories(raw, preprocessing)
         x = inputs_from_arrays(x, preprocessing, kind, place=place).x
     elif kind == "table":
         train = np.flatnonzero(labels.split == "train")
@@ -313,7 +316,7 @@ def _prepared(
             preprocessing["shape"] = list(x.shape[2:])
     if raw is not None:  # a fitted model may have been given columns that it does not use
         raw = raw[[column["name"] for column in preprocessing["columns"]]]
-    return Table(x, kind=kind, preprocessing=preprocessing, raw=raw, **vars(labels))
+    return Table(x, kind=kind, preprocessing=preprocessing, raw=raw, notes=notes, **vars(labels))
 
 
 def _names_images(

@@ -130,7 +130,7 @@ def _columns(data: Path, decimal: str | None) -> list[str]:
 
 
 def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:
-    notes = []
+    notes = list(table.notes)
     if missing:
         notes.append(f"{data} has no column {', '.join(missing)}: no scores by it.")
     if table.skipped:

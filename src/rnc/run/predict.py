@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data.errors import not_finite
 from rnc.data.inputs import Skipped
 from rnc.data.raw import expand
 from rnc.model import Regressor
@@ -25,6 +26,10 @@ class NewPredictions(NamedTuple):
     """(n, d), if they were asked for."""
     skipped: tuple[Skipped, ...]
     """Samples that were left out."""
+    notes: tuple[str, ...] = ()
+    """What a user should know, such as categories that training has not seen."""
+    not_finite: int = 0
+    """Samples without a finite prediction; their cells are empty."""
 
 
 def predict_run(
@@ -63,7 +68,9 @@ def predict_run(
         columns |= extra_columns(model, embedding)
     given = given_columns(inputs.columns, [NAME, *columns])
     frame = pd.DataFrame({NAME: inputs.names, **given, **columns})
-    return NewPredictions(frame, embedding if features else None, inputs.skipped)
+    bad = int((~np.isfinite(predictions)).any(axis=1).sum())
+    notes = inputs.notes + not_finite(predictions, inputs.names)
+    return NewPredictions(frame, embedding if features else None, inputs.skipped, notes, bad)
 
 
 def predict_to_files(
