@@ -16,6 +16,8 @@ from torch import Tensor
 
 PART = ".part"
 """Ending of the names of files that are being written."""
+LOCK_FILE = ".lock"
+"""In a folder that a process writes to, or that a killed one wrote to; see `rnc.lock`."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -43,10 +45,20 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118
 
 
+def contents(folder: Path) -> list[Path]:
+    """What a folder holds but for what a killed process may have left: locks, unfinished files."""
+    found = sorted(folder.iterdir())
+    return [path for path in found if path.name != LOCK_FILE and not _is_part(path)]
+
+
 def sweep(folder: Path) -> None:
     """Delete the unfinished files of a killed process in a folder that nobody else writes to."""
     for part in folder.glob(f".*{PART}"):
         part.unlink(missing_ok=True)
+
+
+def _is_part(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(PART)
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:

@@ -29,7 +29,7 @@ from rnc.data.raw import read_inputs
 from rnc.data.source import stored_side
 from rnc.data.sources import TABLES
 from rnc.encoders import build_encoder
-from rnc.files import read_tensors, write_json, write_tensors
+from rnc.files import contents, read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
 
 CONFIG_FILE = "config.json"
@@ -301,7 +301,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The config.json of a run folder of this version or an older one."""
     path = folder / CONFIG_FILE
     if not path.exists():
-        content = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
+        content = [p.name for p in contents(folder)] if folder.is_dir() else "no such folder"
         raise FileNotFoundError(
             f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
         )

@@ -29,7 +29,7 @@ def resume(
     from rnc.run.folder import RunFolder
     from rnc.training.cost import planned_stages, stage_words
 
-    with friendly(f"Continue with: rnc resume {run}"):
+    with friendly(f"Continue with: rnc resume {run}", run=run):
         before = RunFolder(run)
         config, kind = before.fit, before.config["model"]["kind"]
         config = replace(config, epochs=config.epochs if epochs is None else epochs)

@@ -43,7 +43,18 @@ def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Ite
         raise typer.Exit(130) from None
     except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
         console.print(f"rnc: {error}", markup=False, style="red")
+        if run is not None:
+            _say_what_is_kept(run)
         raise typer.Exit(2) from None
+
+
+def _say_what_is_kept(run: Path) -> None:
+    """After an error between training and scores: nothing needs to be trained again."""
+    from rnc.model import MODEL_FILE
+    from rnc.run.folder import RunFolder
+
+    if (run / MODEL_FILE).exists() and not RunFolder(run).is_finished:
+        tell(f"The trained model is kept in {run}. Go on after training with: rnc resume {run}")
 
 
 @contextlib.contextmanager

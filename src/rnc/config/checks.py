@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rnc.augment.configs import AUGMENTS
 from rnc.heads.registry import HEADS, find_head
+from rnc.loss.pairwise import resolve_label_distance, resolve_similarity
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def check_config(config: "FitConfig") -> None:
         if value is not None and not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number; got {value!r}.")
     _check_average(config)
+    resolve_similarity(config.similarity)  # evaluation needs both, whatever the scheme
+    if config.label_distance != "circular":
+        resolve_label_distance(config.label_distance)
     _check_period(config)
     _check_crop(config)
     _check_augment(config)

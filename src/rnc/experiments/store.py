@@ -23,7 +23,8 @@ from rnc.config.presets import PLAIN
 from rnc.data.fingerprint import check_fingerprint
 from rnc.data.source import DataSource
 from rnc.experiments.plan import BIN_FIELDS, BY_HEAD, HEAD_FIELDS, PlannedRun, canonical
-from rnc.files import read_tensors, write_json
+from rnc.files import LOCK_FILE, read_tensors, write_json
+from rnc.lock import locked
 from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
@@ -191,7 +192,13 @@ class Store:
         folder = self.folder(run)
         if self.is_finished(run):
             return folder
-        self._begin(run, folder)
+        with locked(folder):
+            self._begin(run, folder)
+            self._train(run, folder, show, name)
+            RunFolder(folder).delete_checkpoint()  # model.safetensors has it all
+        return folder
+
+    def _train(self, run: PlannedRun, folder: Path, show: ShowRecord, name: str | None) -> None:
         weights, records = self._first_stage(run, show)
         epochs = fit_run(
             run.table,
@@ -208,8 +215,6 @@ class Store:
         )
         for record in epochs:
             show(record)
-        RunFolder(folder).delete_checkpoint()  # model.safetensors has it all
-        return folder
 
     def drop_weights(self) -> None:
         """Delete encoders and models: finished runs keep their scores, and are still found."""
@@ -238,18 +243,22 @@ class Store:
         """The encoder of a run, which is trained now unless it was before."""
         folder = self._encoder_folder(run)
         if not self.has_encoder(run):
-            self._begin(run, folder)
-            about = {"fit": run.config.to_json(), "fingerprint": run.table.fingerprint}
-            write_json(folder / CONFIG_FILE, about)
-            model = build_regressor(run.table, run.config)
-            own = None if run.own is None else run.own.loss
-            for record in train_encoder(model, run.table, run.config, folder, own=own):
-                show(record)
-            for path in (folder / ENCODER_FILE).parent.iterdir():
-                if path.name != ENCODER_FILE.name:
-                    path.unlink()
+            with locked(folder):
+                self._train_encoder(run, folder, show)
         weights, records = read_stage(folder / ENCODER_FILE)
         return weights, [Record(**record) for record in records]
+
+    def _train_encoder(self, run: PlannedRun, folder: Path, show: ShowRecord) -> None:
+        self._begin(run, folder)
+        about = {"fit": run.config.to_json(), "fingerprint": run.table.fingerprint}
+        write_json(folder / CONFIG_FILE, about)
+        model = build_regressor(run.table, run.config)
+        own = None if run.own is None else run.own.loss
+        for record in train_encoder(model, run.table, run.config, folder, own=own):
+            show(record)
+        for path in (folder / ENCODER_FILE).parent.iterdir():
+            if path.name != ENCODER_FILE.name:
+                path.unlink()
 
     def _encoder_folder(self, run: PlannedRun) -> Path:
         return self.out / "encoders" / encoder_key(run)
@@ -261,6 +270,10 @@ class Store:
     def _begin(self, run: PlannedRun, folder: Path) -> None:
         """Empty a folder that cannot be continued."""
         if self._is_outdated(run, folder) or not RunFolder(folder).exists:
-            shutil.rmtree(folder, ignore_errors=True)
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                elif path.name != LOCK_FILE:  # it is held
+                    path.unlink()
         _check_data(folder, run)
         self.begun.add(folder)

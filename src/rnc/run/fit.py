@@ -20,15 +20,17 @@ from rnc.config import FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import sweep
+from rnc.lock import locked
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
+from rnc.model import Regressor
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder, write_evaluation
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
-from rnc.run.start import prepare_folder, read_encoder, same_source
+from rnc.run.start import check_evaluation, prepare_folder, read_encoder, same_source
 from rnc.training.checkpoint import ENCODER_FILE
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.record import PULSE, Record, ShowRecord, Step
@@ -106,6 +108,7 @@ def fit_run(
     """
     if objective is not None:
         config = replace(config, objective="own")
+    check_evaluation(table, config)
     run, is_first, asked = RunFolder(out), is_first_process(), config
     if resume:
         check_same_data(run, table)
@@ -127,32 +130,39 @@ def fit_run(
         **({} if name is None else {"name": name}),
         **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
     }
-    if is_first:
-        is_changed = prepare_folder(out, asked, resume=resume, overwrite=overwrite)
-        for folder in (out, (out / ENCODER_FILE).parent):
-            sweep(folder)
-        if is_changed:
-            model.save_config(out, entries)
-        if not resume:
-            run.write_skipped(table.skipped)
-        run.write_train_targets(table.y[table.rows("train")])
-    records = list(encoder_records)
-    for record in train(model, table, config, out, own=objective, encoder_weights=encoder_weights):
-        records.append(record)
+    with locked(out):
         if is_first:
-            run.write_history(records)
-        yield record
-    if is_first:
-        model.save(out, entries)
-        PULSE.now = Step("evaluating")
-        evaluation = evaluate_run(model, table, config)
-        evaluation.scores.update(_validation(records, config))
-        kept, rows = evaluation.scores.get("kept"), len(table.rows("train"))
-        resolved = config.resolve(rows, table.kind)
-        evaluation.scores["training"] = training_length(records, resolved, rows, kept)
-        evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
-        write_evaluation(evaluation, out)
-        write_standard_analyses(RunFolder(out))
+            is_changed = prepare_folder(out, asked, resume=resume, overwrite=overwrite)
+            _begin(run, model, table, entries if is_changed else None, resume=resume)
+        records = list(encoder_records)
+        for record in train(
+            model, table, config, out, own=objective, encoder_weights=encoder_weights
+        ):
+            records.append(record)
+            if is_first:
+                run.write_history(records)
+            yield record
+        if is_first:
+            model.save(out, entries)
+            PULSE.now = Step("evaluating")
+            evaluation = evaluate_run(model, table, config)
+            evaluation.scores.update(_training_scores(records, config, table))
+            evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
+            write_evaluation(evaluation, out)
+            write_standard_analyses(RunFolder(out))
+
+
+def _begin(
+    run: RunFolder, model: Regressor, table: Table, entries: dict[str, Any] | None, *, resume: bool
+) -> None:
+    """Write what a run folder has before training; without entries, config.json stays."""
+    for folder in (run.path, (run.path / ENCODER_FILE).parent):
+        sweep(folder)
+    if entries is not None:
+        model.save_config(run.path, entries)
+    if not resume:
+        run.write_skipped(table.skipped)
+    run.write_train_targets(table.y[table.rows("train")])
 
 
 def resume_run(
@@ -189,6 +199,13 @@ def resume_run(
         name=content.get("name"),
         resume=True,
     )
+
+
+def _training_scores(records: Sequence[Record], config: FitConfig, table: Table) -> dict[str, Any]:
+    """What scores.json says about the training: validation errors, and whether it was enough."""
+    scores, rows = _validation(records, config), len(table.rows("train"))
+    resolved = config.resolve(rows, table.kind)
+    return scores | {"training": training_length(records, resolved, rows, scores.get("kept"))}
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from rnc.data.errors import DataError, first_few
 from rnc.data.source import DataSource
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.table import Table
-from rnc.files import write_json
+from rnc.files import contents, sweep, write_json
+from rnc.lock import check_free, locked
 from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
 from rnc.run.baselines import guess_errors
 from rnc.run.evaluate import evaluate_run
@@ -84,9 +85,11 @@ def evaluate_other(
         truth = table.y[table.rows("test")]
         guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)
         evaluation.scores["baselines"] = {"median": guess}
-    _prepare(where, run, source, command)
-    write_evaluation(evaluation, where)
-    write_standard_analyses(RunFolder(where))
+    with locked(where):
+        sweep(where)
+        _prepare(where, run, source, command)
+        write_evaluation(evaluation, where)
+        write_standard_analyses(RunFolder(where))
     return OtherEvaluation(where, _notes(data, missing, table))
 
 
@@ -141,7 +144,8 @@ def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:
 
 def _check_out(out: Path, data: Path, *, overwrite: bool, is_default: bool) -> None:
     """Raise unless the folder may take an evaluation; an old one of the same data gives way."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    check_free(out)
+    if not out.exists() or (out.is_dir() and not contents(out)):
         return
     if not out.is_dir() or not _is_evaluation(out):
         held = "a run" if (out / MODEL_FILE).exists() else "something else"
@@ -158,7 +162,7 @@ def _check_out(out: Path, data: Path, *, overwrite: bool, is_default: bool) -> N
 
 def _is_evaluation(folder: Path) -> bool:
     """Whether a folder holds an evaluation and nothing else; older versions gave it no config."""
-    if any(path.name not in RUN_FILES + RUN_FOLDERS for path in folder.iterdir()):
+    if any(path.name not in RUN_FILES + RUN_FOLDERS for path in contents(folder)):
         return False
     run = RunFolder(folder)
     return not (folder / MODEL_FILE).exists() and (not run.exists or EVALUATION_OF in run.config)

@@ -15,12 +15,16 @@ from torch import Tensor
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.inputs import essential
+from rnc.data.table import Table
 from rnc.encoders import check_encoder
-from rnc.files import read_tensors
+from rnc.files import contents, read_tensors
 from rnc.heads.registry import HEADS
+from rnc.lock import check_free
 from rnc.loss.distributed import is_first_process
+from rnc.loss.pairwise import distances_of
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
 from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
+from rnc.run.predictions import check_target_names
 from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage
 
 AnySource = TypeVar("AnySource")
@@ -58,6 +62,13 @@ def check_before_data(
         _check_source(encoder_from, config)
 
 
+def check_evaluation(table: Table, config: FitConfig) -> None:
+    """Raise for what would make the evaluation fail, which comes after all training."""
+    check_target_names(table.target_names)
+    first = torch.from_numpy(table.y[:2])
+    distances_of(config.distance, first, first)
+
+
 def suit_dataset(config: FitConfig, name: str | None, given: Collection[str] = ()) -> FitConfig:
     """The config with what the paper has for one of its datasets: bins, label distance, flips.
 
@@ -85,13 +96,15 @@ def check_folder_state(out: Path, config: FitConfig, *, resume: bool, overwrite:
                 f"{out} holds no run to continue. Leave out --resume to start one, or give the "
                 "--out of one."
             )
+        check_free(out)
         _check_resumed(RunFolder(out), config)
         return
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         what = "may not be written to" if there.is_dir() else "is a file"
         raise OSError(f"{out} cannot be made: {there} {what}. Choose another --out.")
-    if there != out or not any(out.iterdir()):
+    check_free(out)
+    if there != out or not contents(out):
         return
     if not RunFolder(out).exists:
         raise FileExistsError(

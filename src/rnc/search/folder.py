@@ -20,7 +20,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.table import Table
-from rnc.files import write_json, write_text
+from rnc.files import contents, write_json, write_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Trial:
 
 def check_folder(out: Path) -> None:
     """Raise unless a folder may take a study; nothing in it is changed."""
-    is_new = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    is_new = not out.exists() or (out.is_dir() and not contents(out))
     if not is_new and not (out / "study.json").exists():
         raise FileExistsError(
             f"{out} exists and holds no study. Choose a new folder for --out; nothing was changed."

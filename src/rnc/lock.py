@@ -1,0 +1,122 @@
+"""A folder belongs to one process at a time: two that write to it would mix their files.
+
+The lock is the operating system's, on a file in the folder. It goes with its process, also with one
+that is killed; the file, which says who holds the folder, may then stay and does no harm.
+"""
+
+import errno
+import json
+import os
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rnc.files import LOCK_FILE
+from rnc.loss.distributed import is_first_process
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_WITHOUT_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
+_held: set[Path] = set()  # folders of this process
+
+
+class FolderInUseError(OSError):
+    """Another process writes to a folder; the message says which."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made if need be; raises if another process holds it.
+
+    The process itself may enter it again. Under torchrun the first process holds it for all.
+    """
+    key = folder.resolve()
+    if not is_first_process() or key in _held:
+        yield
+        return
+    with _hold(folder):
+        _held.add(key)
+        try:
+            yield
+        finally:
+            _held.remove(key)
+
+
+def check_free(folder: Path) -> None:
+    """Raise if another process holds a folder."""
+    if (folder / LOCK_FILE).exists():
+        with locked(folder):
+            pass
+
+
+@contextmanager
+def _hold(folder: Path) -> Iterator[None]:
+    is_new, process = not folder.exists(), os.getpid()
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = _acquire(folder)
+    try:
+        yield
+    finally:
+        if os.getpid() == process:  # a forked child must not end what its parent began
+            with suppress(OSError):
+                (folder / LOCK_FILE).unlink()
+            with suppress(OSError):
+                if is_new:
+                    folder.rmdir()  # it fails, as it should, where the folder holds something
+        os.close(handle)
+
+
+def _acquire(folder: Path) -> int:
+    """The open file of the lock."""
+    path = folder / LOCK_FILE
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(handle)
+        except OSError as error:
+            if error.errno in _WITHOUT_LOCKS:
+                text = f"{folder}: its file system has no locks. Let one process alone write there."
+                warnings.warn(text, stacklevel=2)
+                return handle
+            os.close(handle)
+            raise FolderInUseError(
+                f"{folder} is in use by {_owner(path)}. Wait until that ends or stop it, or choose "
+                "another folder for --out."
+            ) from error
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(handle).st_ino:  # else its holder just deleted it
+                os.truncate(handle, 0)
+                os.write(handle, json.dumps(_about_us()).encode())
+                return handle
+        os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file, or raise OSError at once."""
+    if sys.platform == "win32":
+        os.lseek(handle, 2**20, os.SEEK_SET)  # a locked byte cannot be read: take one at no text
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        os.lseek(handle, 0, os.SEEK_SET)
+    else:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _about_us() -> dict[str, str | int]:
+    started = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    return {"process": os.getpid(), "host": socket.gethostname(), "since": started}
+
+
+def _owner(path: Path) -> str:
+    """Who holds a folder, in words."""
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {about['process']} on {about['host']} since {about['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
