@@ -51,7 +51,7 @@ def test_the_list_says_what_is_there_and_how_much(files):
     assert code == 0
     first, about, second = said.splitlines()[:3]
     assert (first, second) == ("leaves", "faces")
-    sizes = "10 images of 3x100x100, 301 kB"
+    sizes = "10 images of 3x100x100, 302 kB"
     assert about == f"  {sizes}, last used 5 h ago, from {files[0].parent}"
     assert "3 days ago" in said
     assert f" kB of 20.0 GB in {default_cache()}" in said
@@ -65,7 +65,7 @@ def test_an_empty_cache_is_listed_too(files):
 
 def test_clear_deletes_by_name_by_age_and_all(files):
     fill(files, "a", "b", "c", hours_ago=[0, 24 * 40, 0])
-    assert run("clear", "--older-than", "30") == (0, "Cleared 1 set of images, 301 kB.\n")
+    assert run("clear", "--older-than", "30") == (0, "Cleared 1 set of images, 302 kB.\n")
     assert names() == ["c", "a"]
     assert run("clear", "a")[0] == 0
     assert names() == ["c"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rnc.data import image_cache, images
+from rnc.data import image_cache, images, stamps
 from rnc.data.errors import DataError
 from rnc.data.image_cache import load_images
 from rnc.data.images import decode
@@ -63,22 +63,68 @@ def test_only_changed_and_added_files_are_decoded_anew(files, tmp_path, decoded)
     load_images(files[:30], 8, cache=cache)
     decoded.clear()
     touch(files[3], seed=99)
-    x, _ = load_images(files[::-1], 8, cache=cache)
+    x, *_ = load_images(files[::-1], 8, cache=cache)
     assert sorted(decoded) == sorted(["3.png", *(f"{i}.png" for i in range(30, 40))])
     assert (x == load_images(files[::-1], 8).x).all()
     assert (x[36] == 99).all()
 
 
-def test_change_of_time_or_size_alone_is_noticed(files, tmp_path, decoded):
+@pytest.fixture
+def long_ago(monkeypatch):
+    """All files are old enough for their times to be believed."""
+    monkeypatch.setattr(stamps, "_COARSE", 0)
+
+
+@pytest.mark.parametrize("believed", [True, False])
+def test_the_content_of_a_file_decides_not_its_times(
+    files, tmp_path, decoded, monkeypatch, believed
+):
+    if believed:
+        monkeypatch.setattr(stamps, "_COARSE", 0)
     cache = tmp_path / "cache" / "faces"
     load_images(files, 8, cache=cache)
     decoded.clear()
-    stat = files[0].stat()
-    files[0].write_bytes(files[0].read_bytes() + b" ")
-    os.utime(files[0], ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    os.utime(files[1], ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    other = noise(tmp_path / "other.bmp", seed=7)
+    for picture, content in ((files[0], files[5].read_bytes()), (files[1], other.read_bytes())):
+        status = picture.stat()
+        size = max(status.st_size, len(content))  # the same length and time, as of `cp -p`
+        picture.write_bytes(picture.read_bytes().ljust(size, b" "))
+        load_images(files, 8, cache=cache)
+        decoded.clear()
+        picture.write_bytes(content.ljust(size, b" "))
+        os.utime(picture, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert load_images(files, 8, cache=cache).x.tolist() == load_images(files, 8).x.tolist()
+        assert decoded[0] == picture.name
+        decoded.clear()
+    os.utime(files[2])  # another time, the same content
     load_images(files, 8, cache=cache)
-    assert sorted(decoded) == ["0.png", "1.png"]
+    assert decoded == []
+
+
+def test_files_that_did_not_change_are_not_read_again(files, tmp_path, long_ago, monkeypatch):
+    cache = tmp_path / "cache" / "faces"
+    load_images(files, 8, cache=cache)
+    read = []
+    digests = stamps.digests_of
+    monkeypatch.setattr(stamps, "digests_of", lambda some: read.extend(some) or digests(some))
+    load_images(files, 8, cache=cache)
+    assert read == []
+    os.utime(files[2])
+    load_images(files, 8, cache=cache)
+    load_images(files, 8, cache=cache)
+    assert read == [str(files[2])]
+
+
+def test_a_cache_of_an_older_version_is_made_anew(files, tmp_path, decoded):
+    cache = tmp_path / "cache" / "faces"
+    good = load_images(files, 8, cache=cache).x.copy()
+    path = cache.parent / "faces.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"] = [stamp[:3] for stamp in manifest["files"]]
+    path.write_text(json.dumps(manifest))
+    decoded.clear()
+    assert (load_images(files, 8, cache=cache).x == good).all()
+    assert len(decoded) == 40
 
 
 def test_other_side_channels_or_version_decode_everything(files, tmp_path, decoded, monkeypatch):
@@ -149,8 +195,8 @@ def test_bad_files_are_remembered_until_they_change(files, tmp_path, decoded):
     second = load_images(wanted, 8, cache=cache)
     assert second.bad == first.bad
     assert decoded == []
-    noise(files[7], seed=1)
-    noise(absent, seed=2)
+    noise(files[7], seed=101)
+    noise(absent, seed=102)
     third = load_images(wanted, 8, cache=cache)
     assert third.bad == {}
     assert decoded == ["7.png", "absent.png"]
@@ -159,7 +205,7 @@ def test_bad_files_are_remembered_until_they_change(files, tmp_path, decoded):
 
 def test_cache_of_bad_files_only_is_empty(tmp_path):
     for _ in range(2):
-        x, bad = load_images([tmp_path / "absent.png"], 8, cache=tmp_path / "c" / "faces")
+        x, bad, _ = load_images([tmp_path / "absent.png"], 8, cache=tmp_path / "c" / "faces")
         assert x.shape == (0, 3, 8, 8)
         assert bad == {0: "no such file"}
 

@@ -112,7 +112,7 @@ def test_unreadable_exif_does_not_spoil_the_picture(tmp_path, exif, suffix):
     quarters().save(path, exif=b"Exif\x00\x00" + exif)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        x, bad = load_images([path], 16)
+        x, bad, _ = load_images([path], 16)
     assert not bad
     assert corners(x[0]) == [0, 1, 2, 3]
 
@@ -183,7 +183,7 @@ def test_every_kind_of_bad_file_is_told_apart(tmp_path):
     (tmp_path / "folder.jpg").mkdir()
     Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "float.tif")
     names = ["good.png", "cut.jpg", "cut.png", "text.jpg", "empty.jpg", "folder.jpg", "float.tif"]
-    x, bad = load_images([tmp_path / name for name in [*names, "absent.jpg"]], 8)
+    x, bad, _ = load_images([tmp_path / name for name in [*names, "absent.jpg"]], 8)
     assert x.shape == (1, 3, 8, 8)
     assert (x[0] == decode(good, 8)).all()
     assert "truncated" in bad[1]
@@ -199,7 +199,7 @@ def test_every_kind_of_bad_file_is_told_apart(tmp_path):
 def test_decompression_bombs_are_refused(tmp_path, monkeypatch, pixels):
     Image.new("RGB", (int(100 * pixels), 100)).save(tmp_path / "a.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100 * 100)
-    x, bad = load_images([tmp_path / "a.png"], 8)
+    x, bad, _ = load_images([tmp_path / "a.png"], 8)
     assert len(x) == 0
     assert bad[0].startswith("more than 10,000 pixels, refused as a decompression bomb")
 

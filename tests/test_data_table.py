@@ -1,6 +1,7 @@
 """Tables from files and arrays, and what is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -203,6 +204,29 @@ def test_cache_is_used_for_the_same_table_and_folder(tmp_path):
         assert len(list(cache.glob("t-8-*.npy"))) == 1
     read_table(path, target="age", images=tmp_path / "photos", image_size=9, cache=cache)
     assert len(list(cache.glob("*.npy"))) == 2
+
+
+@pytest.mark.parametrize("cache", [None, "cache"])
+def test_pictures_in_train_and_test_are_counted(tmp_path, cache):
+    split = ["train"] * 12 + ["val"] * 3 + ["test"] * 5
+    path = photos(tmp_path, split=split)
+    folder = tmp_path / "photos"
+    options = {"target": "age", "images": folder, "image_size": 8}
+    options |= {"cache": None if cache is None else tmp_path / cache}
+    assert read_table(path, **options).notes == ()
+    shutil.copy(folder / "03.png", folder / "17.png")  # the same content
+    shutil.copy(folder / "01.png", folder / "02.png")  # both to train on
+    frame = pd.read_csv(path)
+    frame.loc[18, "pic"] = "./00.png"  # the same file
+    frame.loc[19, "pic"] = "00.png"
+    frame.to_csv(path, index=False)
+    for _ in range(2):
+        (note,) = read_table(path, **options).notes
+        assert note.startswith(
+            "2 pictures in 5 rows are in more than one of train, val and test, such as "
+            "./00.png (test) and 00.png (train): the same file, or one with the same content."
+        )
+        assert "--group-column" in note
 
 
 def test_bad_images_are_listed_with_rows_and_reasons(tmp_path):

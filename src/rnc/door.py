@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import nn
 
 from rnc.config import FitConfig
 from rnc.data.datasets.registry import DATASETS
-from rnc.data.errors import DataError, did_you_mean
+from rnc.data.errors import DataError, DataWarning, did_you_mean
 from rnc.data.source import DataSource, stored_side
 from rnc.data.sources import ARRAYS, TABLES, is_data_file
 from rnc.data.table import Table, read_table
@@ -81,6 +82,8 @@ def fit(
     config = suit_dataset(config, where.dataset, given)
     check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken)
     table, kept = (source, data) if isinstance(source, Table) else _read(source, where, config)
+    for note in table.notes:
+        warnings.warn(note, DataWarning, stacklevel=2)
     run = run_fit.fit(
         table,
         config,

@@ -1,15 +1,14 @@
 """Decoded images, kept on disk between runs.
 
 The cache is an .npy file with the pixels, which later runs map into memory, and a .json manifest
-with the size and modification time of every file. Files that changed since are decoded again; the
-pixels of the others are copied. Pixels are written to a file of a new name. They count only once
-the manifest, replaced in one step, names them: a killed run, or two runs at once, leave either the
-old cache or a new one.
+with a stamp of every file, which says its content (see `rnc.data.stamps`). Files whose content has
+changed since are decoded again; the pixels of the others are copied. Pixels are written to a file
+of a new name. They count only once the manifest, replaced in one step, names them: a killed run, or
+two runs at once, leave either the old cache or a new one.
 """
 
 import json
 import os
-import stat
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -23,6 +22,7 @@ from PIL import Image
 from rnc.data.cache_entries import default_cache, delete_abandoned, make_room
 from rnc.data.errors import DataError
 from rnc.data.images import FITS, Pixels, decode_all
+from rnc.data.stamps import Stamp, stamps_of
 from rnc.files import write_text
 
 _VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
@@ -36,6 +36,8 @@ class Decoded(NamedTuple):
     """(n, c, side, side), possibly mapped from the cache: read it, do not write."""
     bad: dict[int, str]
     """Position among the files -> what is wrong with it."""
+    digests: list[str] | None = None
+    """A hash of the content of every file, "" where there is none; None if there is no cache."""
 
 
 class Decoding(NamedTuple):
@@ -84,11 +86,14 @@ def load_images(
         raise DataError(f"Image files have 3 channels (RGB) or 1 (grey); got channels={channels}.")
     if fit not in FITS:
         raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
-    stamps = [_stamp(file) for file in files]
-    old = _Cache.read(cache, side, channels) if cache is not None else None
-    if cache is not None and old is not None and stamps == old.stamps:
-        _mark_used(cache)
-        return Decoded(old.x, dict(old.bad))
+    if cache is None:
+        old, stamps = None, [Stamp(str(file), -1, -1) for file in files]
+    else:
+        old = _Cache.read(cache, side, channels)
+        stamps = stamps_of(files, {} if old is None else {one.file: one for one in old.stamps})
+    if cache is not None and old is not None and _contents(stamps) == _contents(old.stamps):
+        _mark_used(cache, old, stamps)
+        return Decoded(old.x, dict(old.bad), [stamp.digest for stamp in stamps])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -108,14 +113,15 @@ def load_images(
 
 
 def _pixels(
-    stamps: "list[_Stamp]", old: "_Cache | None", side: int, channels: int, fit: str, progress: bool
+    stamps: list[Stamp], old: "_Cache | None", side: int, channels: int, fit: str, progress: bool
 ) -> Iterator[Pixels | str]:
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
-    changed = [stamp.file for stamp in stamps if stamp not in known]
+    changed = [stamp.file for stamp in stamps if stamp.digest not in known]
     with closing(decode_all(changed, side, channels, fit, progress)) as fresh:
         for stamp in stamps:
-            yield old.x[known[stamp]] if old is not None and stamp in known else next(fresh)
+            is_known = old is not None and stamp.digest in known
+            yield old.x[known[stamp.digest]] if old is not None and is_known else next(fresh)
 
 
 def _into_memory(pixels: Iterator[Pixels | str], n: int, side: int, channels: int) -> Decoded:
@@ -129,42 +135,26 @@ def _into_memory(pixels: Iterator[Pixels | str], n: int, side: int, channels: in
     return Decoded(x[:good], bad)
 
 
-class _Stamp(NamedTuple):
-    """Size and time of a file; when either changes, the file is decoded again."""
-
-    file: str
-    size: int
-    mtime_ns: int
-
-
-def _stamp(file: Path) -> _Stamp:
-    # This runs for every file at every start; pathlib takes several times as long.
-    path = os.path.abspath(file)  # noqa: PTH100
-    with suppress(OSError, ValueError):
-        status = os.stat(path)  # noqa: PTH116
-        if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK):
-            return _Stamp(path, status.st_size, status.st_mtime_ns)
-    return _Stamp(path, -1, -1)
-
-
 class _Cache(NamedTuple):
     """A cache that has been read from disk."""
 
     x: Pixels
-    stamps: list[_Stamp]
+    pixels: str
+    """The name of the file of x."""
+    stamps: list[Stamp]
     bad: dict[int, str]
 
-    def rows(self) -> dict[_Stamp, int]:
-        """The row of x that holds each good file."""
-        good = (stamp for i, stamp in enumerate(self.stamps) if i not in self.bad)
-        return {stamp: row for row, stamp in enumerate(good)}
+    def rows(self) -> dict[str, int]:
+        """The row of x that holds each good content; an older cache does not say which it is."""
+        good = (stamp.digest for i, stamp in enumerate(self.stamps) if i not in self.bad)
+        return {digest: row for row, digest in enumerate(good) if digest}
 
     @classmethod
     def read(cls, cache: Path, side: int, channels: int) -> "_Cache | None":
         """The cache at this path, or None if it is absent, incomplete or of other images."""
         try:
             manifest = json.loads(_manifest(cache).read_text(encoding="utf-8"))
-            stamps = [_Stamp(*stamp) for stamp in manifest["files"]]
+            stamps = [Stamp(*stamp) for stamp in manifest["files"]]
             bad = {int(i): str(reason) for i, reason in manifest["bad"].items()}
             shape = (len(stamps) - len(bad), channels, side, side)
             if manifest["version"] != _VERSION or tuple(manifest["shape"]) != shape:
@@ -172,7 +162,11 @@ class _Cache(NamedTuple):
             x = _map(cache.with_name(manifest["pixels"]), shape)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return cls(x, stamps, bad) if x.shape == shape and x.dtype == np.uint8 else None
+        return (
+            cls(x, manifest["pixels"], stamps, bad)
+            if x.shape == shape and x.dtype == np.uint8
+            else None
+        )
 
 
 def _map(path: Path, shape: tuple[int, ...]) -> Pixels:
@@ -184,7 +178,7 @@ def _map(path: Path, shape: tuple[int, ...]) -> Pixels:
 
 
 def _into_cache(
-    pixels: Iterator[Pixels | str], stamps: list[_Stamp], cache: Path, side: int, channels: int
+    pixels: Iterator[Pixels | str], stamps: list[Stamp], cache: Path, side: int, channels: int
 ) -> Decoded:
     """Write the pixels beside the old ones, then let the manifest name them."""
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +201,7 @@ def _into_cache(
     except BaseException:
         data.unlink(missing_ok=True)
         raise
-    return Decoded(x, bad)
+    return Decoded(x, bad, [stamp.digest for stamp in stamps])
 
 
 def _write_header(file: Any, shape: tuple[int, ...]) -> None:
@@ -230,9 +224,22 @@ def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
     delete_abandoned(cache.parent, f"{cache.name}.")
 
 
-def _mark_used(cache: Path) -> None:
+def _contents(stamps: Sequence[Stamp]) -> list[tuple[str, str, bool]]:
+    """What the pixels depend on. A file that cannot be read has no digest."""
+    return [(stamp.file, stamp.digest, stamp.size >= 0) for stamp in stamps]
+
+
+def _mark_used(cache: Path, old: _Cache, stamps: list[Stamp]) -> None:
+    """Set the time of the last use, and note new times of files whose content is the same."""
     with suppress(OSError):  # a cache that may only be read is as good
-        os.utime(_manifest(cache))
+        if stamps == old.stamps:
+            os.utime(_manifest(cache))
+        else:
+            _commit(
+                cache,
+                cache.with_name(old.pixels),
+                {"shape": old.x.shape, "files": stamps, "bad": old.bad},
+            )
 
 
 def _manifest(cache: Path) -> Path:

@@ -16,6 +16,7 @@ from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
 from rnc.data.pictures import pixels_of, whole_pixels
+from rnc.data.stamps import copies, digests_of
 from rnc.data.survey import survey
 
 
@@ -178,10 +179,10 @@ class ImageRows:
             key = f"{self.identity}\n{channels}" + ("" if fit == "crop" else f"\n{fit}")
             token = blake2b(key.encode(), digest_size=8).hexdigest()
             entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
-        x, bad = load_images(
+        x, bad, digests = load_images(
             self.files, side, channels=channels, fit=fit, cache=entry, progress=progress
         )
-        return Decoded(x, self._usable(bad, skip_bad))
+        return Decoded(x, self._usable(bad, skip_bad), digests)
 
     def _load_whole(self, preprocessing: Mapping[str, Any], skip_bad: bool) -> Decoded:
         good, bad = [], {}
@@ -208,6 +209,27 @@ class ImageRows:
             for i, reason in bad.items()
         ]
         raise unusable(self.place, "images", reasons, len(self.files), advice)
+
+    def copies_across(
+        self, split: NDArray[np.str_], bad: Mapping[int, str], digests: Sequence[str] | None
+    ) -> tuple[str, ...]:
+        """A sentence about pictures that are in more than one split, if there are any.
+
+        `digests` are hashes of the files; None takes them here.
+        """
+        found = list(digests_of(self.files) if digests is None else digests)
+        for i in bad:
+            found[i] = ""
+        across = [rows for rows in copies(found) if len(set(split[rows])) > 1]
+        if not across:
+            return ()
+        first = {str(split[i]): f"{self.names[i]} ({split[i]})" for i in reversed(across[0])}
+        return (
+            f"{len(across)} pictures in {sum(map(len, across))} rows are in more than one of "
+            f"train, val and test, such as {' and '.join(sorted(first.values()))}: the same file, "
+            "or one with the same content. Scores on them are too good. Give the rows of a picture "
+            "a common value of --group-column (group_column=), or leave out the copies.",
+        )
 
     def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
         """The bad images by name."""

@@ -186,7 +186,7 @@ class _Reader:
         return inputs._replace(columns=columns.reset_index(drop=True))
 
     def _decoded(self, rows: ImageRows) -> Inputs:
-        pixels, bad = rows.load(self.decoding, self.preprocessing)
+        pixels, bad, _ = rows.load(self.decoding, self.preprocessing)
         names = np.array([name for i, name in enumerate(rows.names) if i not in bad], dtype=str)
         return Inputs(pixels, names, rows.skipped(bad))
 

@@ -281,7 +281,9 @@ def decoded_table(
     notes: tuple[str, ...] = (),
 ) -> Table:
     """The table of rows that name an image file each, without those that cannot be read."""
-    pixels, bad = rows.load(decoding, preprocessing)
+    pixels, bad, digests = rows.load(decoding, preprocessing)
+    if preprocessing is None:
+        notes += rows.copies_across(labels.split, bad, digests)
     labels = labels.without(bad, rows.skipped(bad))
     if bad and preprocessing is None:
         check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")

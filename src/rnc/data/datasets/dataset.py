@@ -111,7 +111,7 @@ def range_finding(
 def image_findings(folder: Path, paths: Iterable[str], progress: bool) -> Iterator[Finding]:
     """Whether every image is there and can be read to its end."""
     names = list(paths)
-    _, bad = load_images([folder / name for name in names], _CHECK_SIDE, progress=progress)
+    _, bad, _ = load_images([folder / name for name in names], _CHECK_SIDE, progress=progress)
     missing = [names[i] for i, reason in bad.items() if reason == "no such file"]
     broken = [f"{names[i]} ({why})" for i, why in bad.items() if why != "no such file"]
     again = "Unpack the archive again, or download it again if that is no help"

@@ -1,0 +1,83 @@
+"""What identifies the content of a file: a hash, taken again only when it may have changed.
+
+Size, time of change (mtime) and time of the last change of any kind (ctime) are looked at first: if
+all three are as they were, the content is taken to be the same. Nobody can set ctime, so that a
+file which was replaced by one of the same size and mtime, as `cp -p`, `rsync` and archives do, is
+noticed. Where ctime is the time of creation (Windows), such a file is not noticed.
+"""
+
+import hashlib
+import os
+import stat
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from rnc.data.images import reader_threads
+
+_COARSE = 2 * 10**9  # nanoseconds: a file may change again within a tick of its clock
+
+
+class Stamp(NamedTuple):
+    """A file as it was when its content was hashed; a size of -1 is a file that cannot be read."""
+
+    file: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int = -1
+    """-1 if the file had changed just before, so that the times prove nothing."""
+    digest: str = ""
+
+
+def stamps_of(files: Sequence[Path], known: Mapping[str, Stamp]) -> list[Stamp]:
+    """Stamps of all files in order; those that are as a known stamp says are not read."""
+    stamps = [_status(file) for file in files]
+    for i, stamp in enumerate(stamps):
+        old = known.get(stamp.file)
+        if old is not None and stamp.ctime_ns >= 0 and stamp == old._replace(digest=""):
+            stamps[i] = old
+    missing = [i for i, stamp in enumerate(stamps) if stamp.size >= 0 and not stamp.digest]
+    for i, digest in zip(missing, digests_of([stamps[i].file for i in missing]), strict=True):
+        stamps[i] = stamps[i]._replace(digest=digest)
+    return stamps
+
+
+def digests_of(files: Sequence[str | Path]) -> list[str]:
+    """A hash of the content of every file, "" for one that cannot be read."""
+    with ThreadPoolExecutor(reader_threads()) as pool:  # reading and hashing release the lock
+        return list(pool.map(_digest, files, chunksize=64))
+
+
+def copies(digests: Sequence[str]) -> list[list[int]]:
+    """Positions of files with the same content, for every content that is there twice or more.
+
+    >>> copies(["a", "b", "a", "", ""])
+    [[0, 2]]
+    """
+    places: dict[str, list[int]] = defaultdict(list)
+    for i, digest in enumerate(digests):
+        if digest:
+            places[digest].append(i)
+    return [rows for rows in places.values() if len(rows) > 1]
+
+
+def _status(file: Path) -> Stamp:
+    # This runs for every file at every start; pathlib takes several times as long.
+    path = os.path.abspath(file)  # noqa: PTH100
+    with suppress(OSError, ValueError):
+        status = os.stat(path)  # noqa: PTH116
+        if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK):
+            is_new = abs(time.time_ns() - status.st_ctime_ns) < _COARSE
+            ctime = -1 if is_new else status.st_ctime_ns
+            return Stamp(path, status.st_size, status.st_mtime_ns, ctime)
+    return Stamp(path, -1, -1)
+
+
+def _digest(file: str | Path) -> str:
+    with suppress(OSError, ValueError), Path(file).open("rb") as content:
+        return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    return ""
