@@ -4,9 +4,8 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rnc.cli.terminal import friendly
+from rnc.cli.terminal import friendly, stdout
 
 _DAY = 24 * 3600
 
@@ -36,14 +35,14 @@ def list_cache(context: typer.Context) -> None:
     with friendly():
         folder, limit = default_cache(), cache_limit()
         entries = cache_entries(folder)
-    out = Console(highlight=False, soft_wrap=True)
+    out = stdout(highlight=False, soft_wrap=True)
     for entry in entries:
         pixels, age = "x".join(map(str, entry.shape[1:])), _ago(time.time() - entry.last_use)
         out.print(entry.name, style="bold")
         about = f"{entry.shape[0]:,} images of {pixels}, {_bytes(entry.size)}, last used {age}"
-        out.print(f"  {about}, from {entry.source}", markup=False)
+        out.print(f"  {about}, from {entry.source}")
     total = sum(entry.size for entry in entries)
-    out.print(f"{_bytes(total)} of {_bytes(limit)} in {folder}", markup=False)
+    out.print(f"{_bytes(total)} of {_bytes(limit)} in {folder}")
 
 
 @cache.command()
@@ -89,7 +88,7 @@ def clear(
         delete_abandoned(folder)
     freed = sum(entry.size for entry in entries)
     sets = "1 set" if len(entries) == 1 else f"{len(entries)} sets"
-    Console(highlight=False).print(f"Cleared {sets} of images, {_bytes(freed)}.")
+    stdout(highlight=False).print(f"Cleared {sets} of images, {_bytes(freed)}.")
 
 
 def _bytes(size: float) -> str:

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rnc.cli.terminal import friendly
+from rnc.cli.terminal import friendly, stdout
 
 
 def convert(
@@ -39,4 +38,4 @@ def convert(
         has_head = (out / MODEL_FILE).exists()
         use = f"rnc predict {out} photos/" if has_head else f"rnc fit DATA --encoder-from {out}"
         what = f"{model.config.encoder}{' and its head' if has_head else ', without a head'}"
-        Console(soft_wrap=True, highlight=False).print(f"{what}: {use}", markup=False)
+        stdout(soft_wrap=True, highlight=False).print(f"{what}: {use}")

@@ -182,4 +182,4 @@ def describe(table: "Table") -> None:
         for column, target in leaks(table)
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, highlight=False, soft_wrap=True)

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rnc.cli.terminal import console, friendly
+from rnc.cli.terminal import console, friendly, stdout
 
 _STYLES = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -30,15 +29,15 @@ def list_datasets(context: typer.Context) -> None:
         return
     from rnc.data.datasets.registry import DATASETS
 
-    out = Console(soft_wrap=True, highlight=False)
+    out = stdout(soft_wrap=True, highlight=False)
     for dataset in DATASETS.values():
         counts = ", ".join(f"{count:,} {what}" for what, count in dataset.counts.items())
         extra = f' (pip install "rank-n-contrast[{dataset.extra}]")' if dataset.extra else ""
         out.print(dataset.name, style="bold")
-        out.print(f"  {dataset.title}: {dataset.what}{extra}", markup=False)
-        out.print(f"  published: {counts}", markup=False)
-        out.print(f"  access: {dataset.access}", markup=False)
-    out.print("\nCheck a copy: rnc datasets check NAME --root DIR", markup=False)
+        out.print(f"  {dataset.title}: {dataset.what}{extra}")
+        out.print(f"  published: {counts}")
+        out.print(f"  access: {dataset.access}")
+    out.print("\nCheck a copy: rnc datasets check NAME --root DIR")
 
 
 @datasets.command()
@@ -57,16 +56,16 @@ def check(
     """
     from rnc.data.datasets.registry import check_dataset, find_dataset
 
-    out, counts = Console(soft_wrap=True, highlight=False), Counter[str]()
+    out, counts = stdout(soft_wrap=True, highlight=False), Counter[str]()
     with friendly():
         dataset = find_dataset(name)
-        console.print(f"Checking {dataset.title} in {root}; every file is opened.", markup=False)
+        console.print(f"Checking {dataset.title} in {root}; every file is opened.")
         for finding in check_dataset(name, root, progress=console.is_terminal):
             out.print(f"{finding.level:<8}", style=_STYLES[finding.level], end="")
-            out.print(finding.text, markup=False)
+            out.print(finding.text)
             counts[finding.level] += 1
     summary = f"{counts['ok']} ok, {counts['warning']} warnings, {counts['error']} errors."
-    out.print(f"\n{summary}", markup=False)
+    out.print(f"\n{summary}")
     if counts["error"]:
         raise typer.Exit(1)
     out.print(f"Train on it: rnc fit {dataset.name} --root {root} --out runs/{dataset.name}")

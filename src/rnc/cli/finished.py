@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from rnc.cli.flags import DATA_FILES, Folder, Images, SkipBad
 from rnc.cli.terminal import (
@@ -12,6 +11,7 @@ from rnc.cli.terminal import (
     friendly,
     print_answer,
     print_scores,
+    stdout,
     steps_bar,
     tell,
     typed_command,
@@ -67,13 +67,13 @@ def predict(
             skip_bad=skip_bad,
         )
         for row in made.skipped:
-            console.print(f"skipped {row.name}: {row.reason}", markup=False)
+            console.print(f"skipped {row.name}: {row.reason}")
         for note in made.notes:
             tell(f"Note: {note}", style="yellow")
         if output != STDOUT:
-            Console().print(f"{len(made.frame)} predictions in {output}", markup=False)
+            stdout().print(f"{len(made.frame)} predictions in {output}")
         if embeddings is not None:
-            console.print(f"{len(made.frame)} rows of features in {embeddings}", markup=False)
+            console.print(f"{len(made.frame)} rows of features in {embeddings}")
     if made.not_finite:
         raise typer.Exit(1)
 
@@ -186,10 +186,10 @@ def report(
     from rnc.report import write_figures, write_report
 
     with friendly():
-        Console().print(f"Report: {write_report(runs, out)}", markup=False)
+        stdout().print(f"Report: {write_report(runs, out)}")
         if figures is not None:
             written = write_figures(runs, figures)
-            Console().print(f"{len(written)} figures in {figures}", markup=False)
+            stdout().print(f"{len(written)} figures in {figures}")
 
 
 def export(
@@ -202,4 +202,4 @@ def export(
     with friendly():
         path = out or run / "model.onnx"
         export_onnx(Regressor.load(run), path)
-        Console().print(f"Written and checked: {path}")
+        stdout().print(f"Written and checked: {path}")

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import Seeds, take, typed_fields
 from rnc.cli.life import say_cost, training_bar
-from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, tell, typed_command
+from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, stdout, tell, typed_command
 
 
 def demo(
@@ -36,13 +35,13 @@ def demo(
             epochs=epochs,
             command=typed_command(),
             show=show,
-            say=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
         )
     table = RichTable("method", "seed", *dict.fromkeys(row.score for row in rows))
     for cells in seed_table(rows):
         table.add_row(*cells)
-    Console().print(table)
-    Console().print(f"Report: {out / REPORT_FILE}")
+    stdout().print(table)
+    stdout().print(f"Report: {out / REPORT_FILE}")
 
 
 def fit(
@@ -88,7 +87,7 @@ def fit(
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
         for line in data_warnings(table, config):
-            console.print(f"Note: {line}", markup=False, highlight=False, style="yellow")
+            console.print(f"Note: {line}", highlight=False, style="yellow")
         rows, takes_encoder = len(table.rows("train")), encoder_from is not None
         stages = planned_stages(config, rows, table.kind, takes_encoder=takes_encoder)
         tell(f"To train: {stage_words(stages)}.")

@@ -200,7 +200,7 @@ class _Log:
     def _say(self, text: str) -> None:
         self.said_at = time.perf_counter()
         if self.is_on:
-            console.print(text.rstrip(), markup=False, highlight=False, soft_wrap=True)
+            console.print(text.rstrip(), highlight=False, soft_wrap=True)
 
 
 class _TimeColumn(ProgressColumn):

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import DATA_FILES, Seeds, take, typed_values
 from rnc.cli.life import training_bar
-from rnc.cli.terminal import GOES_ON, console, friendly, typed_command
+from rnc.cli.terminal import GOES_ON, console, friendly, stdout, typed_command
 
 if TYPE_CHECKING:
     from rnc.config import FitConfig
@@ -65,8 +64,8 @@ def compare(
             show=show,
             say=partial(print, flush=True),
         )
-    Console().print("\n".join(table(rows, grouped=True)), markup=False)
-    Console().print(f"Table: {out / NAME}.md")
+    stdout().print("\n".join(table(rows, grouped=True)))
+    stdout().print(f"Table: {out / NAME}.md")
 
 
 def reproduce(

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
 from rnc.cli.flags import pair, take, typed, typed_fields, value_of
-from rnc.cli.terminal import console, friendly, steps_bar
+from rnc.cli.terminal import console, friendly, stdout, steps_bar
 
 if TYPE_CHECKING:
     from rnc.search import Choice, Range, Trial
@@ -123,7 +122,7 @@ def _choice(text: str) -> tuple[str, "Range | Choice"]:
 def _print_trial(trial: "Trial") -> None:
     error = "" if trial.validation_error is None else f" {trial.validation_error:.4g}"
     params = ", ".join(f"{name} {_short(value)}" for name, value in trial.params.items())
-    console.print(f"trial {trial.number} {trial.state}{error}: {params}", markup=False)
+    console.print(f"trial {trial.number} {trial.state}{error}: {params}")
 
 
 def _short(value: Any) -> str:
@@ -148,10 +147,10 @@ def _print_study(out: Path, flags: DataFlags) -> None:
     table = RichTable("trial", "validation error", *best["params"], "seconds")
     for row in complete[names].head(_SHOWN).to_dict("records"):
         table.add_row(*(_short(value) for value in row.values()))
-    Console().print(table)
+    stdout().print(table)
     counts = ", ".join(f"{count} {state}" for state, count in frame["state"].value_counts().items())
     words = ["rnc", "fit", *typed(flags), *typed(FitConfig.from_json(best["config"]))]
-    Console().print(f"{counts}; all in {out / 'trials.csv'}", markup=False)
-    console.print("Train the best one:", markup=False)
+    stdout().print(f"{counts}; all in {out / 'trials.csv'}")
+    console.print("Train the best one:")
     command = shlex.join([*words, "--out", f"runs/{out.resolve().name}"])
-    Console(soft_wrap=True, highlight=False).print(command, markup=False)
+    stdout(soft_wrap=True, highlight=False).print(command)

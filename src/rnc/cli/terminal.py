@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
 
 GOES_ON = "The same command goes on from here."
-console = Console(stderr=True)
+console = Console(stderr=True, markup=False, emoji=False)
+
+
+def stdout(**options: Any) -> Console:
+    """The standard output. Here and in `console`, brackets and colons in names are just text."""
+    return Console(markup=False, emoji=False, **options)
 
 
 def tell(text: str, style: str | None = None) -> None:
     """A line for the user, beside what a command prints for other programs."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True, style=style)
+    console.print(text, highlight=False, soft_wrap=True, style=style)
 
 
 def typed_command() -> str:
@@ -39,10 +44,10 @@ def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Ite
 
             when_stopped = when_stopped if RunFolder(run).exists else "No run was begun."
         if when_stopped is not None:
-            console.print(f"\nStopped. {when_stopped}", markup=False)
+            console.print(f"\nStopped. {when_stopped}")
         raise typer.Exit(130) from None
     except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
-        console.print(f"rnc: {error}", markup=False, style="red")
+        console.print(f"rnc: {error}", style="red")
         if run is not None:
             _say_what_is_kept(run)
         raise typer.Exit(2) from None
@@ -63,7 +68,7 @@ def steps_bar() -> Iterator["ShowProgress"]:
     from rnc.loss.distributed import is_first_process
 
     progress = Progress(
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
         TextColumn("{task.completed}/{task.total}"),
         TimeRemainingColumn(elapsed_when_finished=True),
@@ -90,7 +95,7 @@ def print_scores(folder: Path) -> None:
     for name, value in scores.items():
         if not (one_group and name.startswith(SHOTS)):
             table.add_row(score_words(name), f"{value:.4g}")
-    Console().print(table)
+    stdout().print(table)
 
 
 def print_answer(folder: Path, run: Path | None = None) -> None:
@@ -100,9 +105,9 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
 
     run = run or folder
     told = answer(RunFolder(folder).scores, RunFolder(run).config, str(run))
-    plain = Console(soft_wrap=True, highlight=False)
+    plain = stdout(soft_wrap=True, highlight=False)
     for sentence in (*told.details, told.headline):
-        plain.print(sentence, markup=False)
+        plain.print(sentence)
 
 
 def print_finished(run: Path) -> None:
@@ -110,6 +115,6 @@ def print_finished(run: Path) -> None:
     from rnc.report import write_report
 
     print_scores(run)
-    Console(soft_wrap=True).print(f"Report: {write_report([run])}", markup=False)
+    stdout(soft_wrap=True).print(f"Report: {write_report([run])}")
     tell(f"Predict: rnc predict {run} NEW -o predictions.csv")
     print_answer(run)
