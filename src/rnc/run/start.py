@@ -65,7 +65,7 @@ def check_before_data(
 def check_evaluation(table: Table, config: FitConfig) -> None:
     """Raise for what would make the evaluation fail, which comes after all training."""
     check_target_names(table.target_names)
-    first = torch.from_numpy(table.y[:2])
+    first = torch.tensor(table.y[:2])
     distances_of(config.distance, first, first)
 
 
