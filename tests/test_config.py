@@ -56,6 +56,7 @@ OTHER: dict[str, Any] = {
     "warm_up": 1,
     "average": 0.9,
     "keep": "last",
+    "finetune_keep": "last",
     "head_lr": 0.02,
     "head_solver": "sgd",
     "balance": 0.5,

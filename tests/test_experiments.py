@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from rnc.augment import train_views
 from rnc.config import FitConfig
-from rnc.data import Table
+from rnc.data import Table, table_from_arrays
 from rnc.data.datasets.registry import find_dataset
 from rnc.experiments import RESULTS, Data
 from rnc.experiments.cost import cost_of
 from rnc.experiments.plan import Setting, base_config, canonical
 from rnc.experiments.published import PAPER_DATASETS, PAPER_HEADS, RATIO, SOURCES, published
-from rnc.experiments.store import Store, end2end_of, run_key
+from rnc.experiments.store import Store, encoder_key, end2end_of, run_key
 from rnc.run.folder import DoesNotApply
 from rnc.training.recipes import build_regressor
 from training_cases import columns
@@ -233,3 +234,47 @@ def test_tables_to_transfer_between_must_be_alike() -> None:
 def test_an_unknown_field_of_the_config_is_named() -> None:
     with pytest.raises(ValueError, match=r"got epoch\. Known are .*epochs"):
         base_config(Data.of_table(columns()), "quick", None, {"epoch": 3})
+
+
+@pytest.mark.parametrize("make", [digits_setting, lambda: paper_setting("agedb")])
+def test_without_augmentation_both_views_of_simclr_are_the_sample(make) -> None:
+    setting = make()
+    lines = {(line.method, line.setting): line for line in RESULTS["augmentation"](setting).lines}
+    table, rows = setting.data.table, setting.data.table.rows("train")[:5]
+    x = torch.from_numpy(table.x[rows])
+    views = {}
+    for how in ("without", "two views"):
+        config = lines["SimCLR", how].runs[0].config
+        assert (config.objective, config.contrast_views) == ("simclr", 2)
+        augment = config.augmentation(table.kind, min(table.x.shape[2:]))
+        views[how] = train_views(x, augment, config.contrast_views)
+    first, second = views["without"].unbind(1)
+    assert torch.equal(first, second)
+    assert not torch.equal(*views["two views"].unbind(1))
+
+
+@pytest.mark.parametrize("kind", ["signal", "table"])
+def test_signals_and_tables_have_views_that_are_alike_too(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2, 40) if kind == "signal" else (60, 4)).astype(np.float32)
+    data = Data.of_table(table_from_arrays(x, np.arange(60.0)))
+    options = {"augment_options": {"crop": 0.5} if kind == "signal" else {"noise": 0.3}}
+    setting = Setting(data, base_config(data, "quick", None, options), 1)
+    line = next(
+        line
+        for line in RESULTS["augmentation"](setting).lines
+        if (line.method, line.setting) == ("SimCLR", "without")
+    )
+    config = line.runs[0].config
+    both = train_views(torch.from_numpy(x), config.augmentation(kind), 2)
+    assert torch.equal(both[:, 0], torch.from_numpy(x))
+    assert torch.equal(both[:, 1], torch.from_numpy(x))
+
+
+def test_fine_tuning_is_shown_by_its_best_and_by_its_last_epoch(tmp_path) -> None:
+    setting = digits_setting()
+    lines = {line.setting: line.runs[0] for line in RESULTS["ablation-scheme"](setting).lines}
+    best, last = lines["fine-tuning"], lines["fine-tuning, last epoch"]
+    assert (best.config.finetune_keep, last.config.finetune_keep) == ("best", "last")
+    assert run_key(best) != run_key(last)
+    assert encoder_key(best) == encoder_key(last) == encoder_key(lines["linear probing"])

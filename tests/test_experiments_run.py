@@ -3,12 +3,14 @@
 import csv
 import dataclasses
 import inspect
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from rnc.analyses.corruption import CORRUPTIONS
 from rnc.cli import app
 from rnc.cli import paper as cli_paper
 from rnc.cli.data import DataFlags
@@ -16,13 +18,14 @@ from rnc.cli.flags import with_flags
 from rnc.config import FitConfig
 from rnc.data import Table, table_from_arrays
 from rnc.data.source import DataSource
-from rnc.experiments import RESULTS, Data, reproduce
+from rnc.experiments import RESULTS, Data, reproduce, scores
 from rnc.experiments.paper import result_names
 from rnc.experiments.plan import Plan, Row, base_config
 from rnc.experiments.published import PAPER_HEADS
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, table
-from rnc.files import write_text
+from rnc.files import write_json, write_text
+from rnc.run.folder import RunFolder
 from training_cases import images
 
 FAST = {
@@ -167,11 +170,42 @@ def test_records_are_shown(tmp_path) -> None:
     assert [record.stage for record in shown] == ["encoder", "head"]
 
 
-def test_corrupted_images_are_scored_by_severity(tmp_path) -> None:
+def test_a_larger_encoder_trains(tmp_path) -> None:
+    """Table 8, on a few images of 16 pixels; its weights take most of the time to write."""
+    fit = {**FAST, "image_size": 16, "head_solver": "exact"}
+    rows = run("resnet50", tmp_path, images(40), fit=fit, methods=["RnC(L1)"])
+    assert [row.score for row in rows] == ["MAE", "R2"]
+    assert all(np.isfinite(row.values).all() and row.values for row in rows)
+    (config,) = (tmp_path / "runs").rglob("config.json")
+    assert json.loads(config.read_text())["fit"]["encoder"] == "resnet50"
+
+
+def test_features_that_collapse_are_said_in_their_row(tmp_path, monkeypatch) -> None:
+    same = property(lambda folder: np.ones((len(folder.rows), 3), np.float32))
+    monkeypatch.setattr(RunFolder, "features", same)
+    monkeypatch.setattr(scores, "spearman", lambda finished: float("nan"))
+    said: list[str] = []
+    rows = run("spurious", tmp_path, say=said.append, map_method="tsne")
+    assert {row.note for row in rows if row.score == "Spearman"} == {"features collapsed"}
+    assert {row.note for row in rows if row.score == "MAE"} == {""}
+    text = (tmp_path / "spurious.md").read_text()
+    assert text.count("undefined (features collapsed)") == 2
+    assert any("L1: map left out: A map needs features that differ" in line for line in said)
+
+
+def test_corrupted_images_are_scored_by_severity(tmp_path, monkeypatch) -> None:
     small = images(120)
     large = dataclasses.replace(small, x=small.x.repeat(2, axis=2).repeat(2, axis=3))
     fit = {**FAST, "encoder": "small-cnn", "image_size": 40}
+    few = {"pixelate": CORRUPTIONS["pixelate"], "fog": CORRUPTIONS["fog"]}
+    monkeypatch.setattr("rnc.analyses.sweep.CORRUPTIONS", few)
     rows = run("corruptions", tmp_path, large, fit=fit)
+    files = sorted((tmp_path / "runs").rglob("corruption.json"))
+    every = len(large.rows("test"))
+    assert [json.loads(file.read_text())["n"] for file in files] == [every, every]
+    part = json.loads(files[0].read_text()) | {"n": every - 1, "clean": -1.0}
+    write_json(files[0], part)  # of a version that took a sample of the images
+    assert run("corruptions", tmp_path, large, fit=fit) == rows
     assert [row.score for row in rows[:6]] == ["clean", *(f"severity {i}" for i in range(1, 6))]
     assert len({row.values for row in rows}) == 12
 

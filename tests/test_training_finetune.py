@@ -37,6 +37,38 @@ def test_what_only_harms_leaves_the_solved_head() -> None:
     assert remains == start == errors[0]
 
 
+def test_the_last_epoch_stays_where_that_is_asked_for_even_if_it_harms(tmp_path: Path) -> None:
+    table, config = columns(), dataclasses.replace(HARMFUL, finetune_keep="last")
+    rows = table.rows("val")
+    model, records = fit(table, config, unnormalised())
+    errors = [record.val_error for record in records if record.stage == "finetune"]
+    assert len(errors) == 4
+    remains = mae(model.predict_prepared(table.x[rows]), table.y[rows])
+    assert remains == errors[-1] > 1.1 * errors[0]
+    assert errors == harmed()[0]  # the same training, of which another epoch stays
+    list(fit_run(table, config, tmp_path / "run", encoder=unnormalised()))
+    scores = json.loads((tmp_path / "run" / "scores.json").read_text())
+    assert scores["validation_error"] == errors[-1]
+
+
+@pytest.mark.parametrize("done", [0, 2])
+def test_the_last_epoch_stays_after_a_stop(done: int, tmp_path: Path) -> None:
+    table, config = columns(), dataclasses.replace(HARMFUL, finetune_keep="last")
+    whole, _ = fit(table, config, unnormalised())
+    stopped = train(build_regressor(table, config, unnormalised()), table, config, tmp_path)
+    while (record := next(stopped)).stage != "finetune" or record.epoch < done:
+        pass
+    stopped.close()
+    model = build_regressor(table, config, unnormalised())
+    list(train(model, table, config, tmp_path))
+    assert same(weights(model), weights(whole))
+
+
+def test_auto_chooses_on_validation_only() -> None:
+    with pytest.raises(ValueError, match=r"got finetune_keep='last'. Leave that out, or use"):
+        quick(scheme="auto", finetune_keep="last")
+
+
 def test_what_helps_remains() -> None:
     table = columns()
     rows = table.rows("val")

@@ -116,6 +116,7 @@ class RnCRegressor(
         warm_up: int | None = None,
         average: float | None = None,
         keep: Keep | None = None,
+        finetune_keep: Keep = "best",
         head_lr: float | None = None,
         head_solver: Solver | None = None,
         balance: float | None = None,

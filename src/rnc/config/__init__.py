@@ -122,6 +122,11 @@ class FitConfig:
         "which encoder stays, where none of its epochs has a head: the last, or the best of ten "
         "looks at validation by a quick probe; best: best, else last",
     ] = None
+    finetune_keep: Annotated[
+        Keep,
+        "which epoch of fine-tuning stays: the best on validation, where its start is one of them, "
+        "or the last, which shows where fine-tuning harms",
+    ] = "best"
     head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
     head_solver: Annotated[
         Solver | None, "exact: solve the convex head; sgd: as in the paper, its preset's default"

@@ -39,6 +39,11 @@ def check_config(config: "FitConfig") -> None:
     _check_crop(config)
     _check_augment(config)
     _check_test_views(config)
+    if config.finetune_keep == "last" and config.scheme == "auto":
+        raise ValueError(
+            "scheme auto keeps what is best on validation; got finetune_keep='last'. Leave that "
+            "out, or use scheme finetune."
+        )
     find_head(config.head).complete(config.head, config.head_options or {})
     _check_methods(config)
 

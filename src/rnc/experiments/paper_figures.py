@@ -34,7 +34,7 @@ def corruptions(setting: Setting) -> Plan:
     lines = l1_and_rnc(setting, columns, table=lambda seed: table, **larger)
     grey = "" if table.x.shape[1] == 3 else " Grey images are not saturated: 18 types."
     own = "" if data.large is None else f" Images of {side} pixels here."
-    about = f"Error, mean over the 19 types of corruption, on up to 2,000 test images.{grey}{own}"
+    about = f"Error, mean over the 19 types of corruption, on all test images.{grey}{own}"
     return Plan("Corrupted test images", about, lines)
 
 

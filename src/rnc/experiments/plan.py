@@ -33,10 +33,10 @@ _REPRESENTATION = (
     "prototypes",
 )
 _UNUSED: dict[str, tuple[str, ...]] = {
-    "end2end": (*_REPRESENTATION, "rnc_weight", "keep", *HEAD_FIELDS),
-    "two-stage": (*_REPRESENTATION, "rnc_weight", "keep"),
-    "regularize": ("keep", *HEAD_FIELDS),
-    "probe": ("rnc_weight",),
+    "end2end": (*_REPRESENTATION, "rnc_weight", "keep", "finetune_keep", *HEAD_FIELDS),
+    "two-stage": (*_REPRESENTATION, "rnc_weight", "keep", "finetune_keep"),
+    "regularize": ("keep", "finetune_keep", *HEAD_FIELDS),
+    "probe": ("rnc_weight", "finetune_keep"),
     "finetune": ("rnc_weight", "head_solver", "head_lr", "head_batch_size"),
 }
 """Fields that a scheme does not look at: runs that differ only in them are the same run."""
@@ -117,6 +117,8 @@ class Row(NamedTuple):
     paper_sd: float | None = None
     interval: Interval | None = None
     """95 % interval of the mean over the seeds, by the test samples and the seeds."""
+    note: str = ""
+    """Why a number is missing."""
 
 
 Derive = Callable[[Sequence[Row], Sequence[Outcome]], list[Row]]

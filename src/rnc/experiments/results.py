@@ -191,14 +191,16 @@ def ablation_similarity(setting: Setting) -> Plan:
 def ablation_scheme(setting: Setting) -> Plan:
     """Freeze the encoder, fine-tune it, or train by both losses at once."""
     names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
+    last = setting.runs(scheme="finetune", finetune_keep="last")
     lines = [
         line_of(setting, "RnC(L1)", setting.runs(scheme=key), name) for key, name in names.items()
     ]
+    lines.insert(2, line_of(setting, "RnC(L1)", last, f"{FINETUNE}, last epoch"))
     return Plan(
         "Training scheme",
         "Fine-tuning is at a tenth of the rate, from a solved head, which remains where no epoch "
-        "is better on validation; regularization adds the two losses with weight 1. The paper "
-        "gives neither.",
+        "is better on validation; the line last epoch has what its last epoch left, better or "
+        "not. Regularization adds the two losses with weight 1. The paper says neither.",
         lines,
     )
 
@@ -212,8 +214,34 @@ def augmentation(setting: Setting) -> Plan:
         Line("L1", "with", setting.end2end(views=1), one),
         Line("RnC(L1)", "one view", setting.rnc(views=1), one),
         Line("RnC(L1)", "two views", setting.rnc(views=TWO_VIEWS), one),
+        Line("SimCLR", "without", setting.rnc(objective="simclr", **_alike_views(setting)), one),
+        Line("SimCLR", "two views", setting.rnc(objective="simclr", views=None), one),
     ]
-    return Plan("Data augmentation", "", lines)
+    about = (
+        "SimCLR is not in the paper's table; its text says that contrastive learning collapses "
+        "without augmentation. Without: two views that are the same."
+    )
+    return Plan("Data augmentation", about, lines)
+
+
+def _alike_views(setting: Setting) -> dict[str, Any]:
+    """What makes both views of a sample the sample as it is, for an objective that needs two."""
+    kind, options = setting.data.table.kind, dict(setting.base.augment_options or {})
+    for random in ("jitter", "jitter_p", "grayscale_p", "erase_sides", "erase_length", "mask"):
+        options.pop(random, None)
+    if kind == "signal":
+        options.pop("crop", None)
+    if kind == "table":
+        options["noise"] = 0.0
+    off = dict.fromkeys(("crop", "flip", "color", "grayscale"), False)
+    return {
+        **off,
+        "crop_scale": None,
+        "erase": 0.0,
+        "test_views": "plain",
+        "augment_options": options or None,
+        "views": TWO_VIEWS,
+    }
 
 
 def two_stage(setting: Setting) -> Plan:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from rnc.analyses.analysis import AnalysisOptions
@@ -13,12 +14,17 @@ from rnc.experiments.cost import Cost, cost_of, epoch_size
 from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.plan import Finished, Line, Outcome, Plan, PlannedRun, Row, Setting
 from rnc.experiments.published import Published, RowKey, published
+from rnc.experiments.scores import has_collapsed
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
 from rnc.files import write_text
 from rnc.report import write_report
+from rnc.run.folder import DoesNotApply
 from rnc.training.cost import duration
 from rnc.training.record import PULSE, Record, ShowRecord
+
+COLLAPSED = "features collapsed"
+"""Why a line has no number, where that is so."""
 
 Say = Callable[[str], None]
 """What takes lines of text: cost, progress, trainings that diverged."""
@@ -45,10 +51,12 @@ def run_plan(
             outcomes.append(Outcome(line, finished))
             for score, compute in line.scores.items():
                 values = tuple(compute(run) for run in finished)
-                rows.append(Row(line.method, line.setting, score, values))
+                missing = np.isnan(values).any() and any(map(has_collapsed, finished))
+                note = COLLAPSED if missing else ""
+                rows.append(Row(line.method, line.setting, score, values, note=note))
         rows = [_with_paper(row, paper) for row in rows]
         rows = [_with_paper(row, paper) for row in plan.derive(rows, outcomes)]
-        report = _report(name, plan, outcomes, store) if plan.analyses else None
+        report = _report(name, plan, outcomes, store, say) if plan.analyses else None
     write_csv(store.out / f"{name}.csv", rows)
     how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}"
     text = section(name, plan, rows, data=data, how=how)
@@ -129,13 +137,17 @@ def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
     return row if number is None else row._replace(paper=number.mean, paper_sd=number.sd)
 
 
-def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store) -> Path:
+def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, say: Say) -> Path:
     """A report of all runs; those of the first seed have the analyses of the plan."""
     options = AnalysisOptions(map_method=plan.map_method)
-    for first in (outcome.finished[0] for outcome in outcomes if outcome.finished):
-        for analysis in plan.analyses:
-            if not _has(first, analysis, plan.map_method):
-                analyse(first.run, analysis, options)
+    for line, finished in outcomes:
+        for analysis in plan.analyses if finished else ():
+            if _has(finished[0], analysis, plan.map_method):
+                continue
+            try:
+                analyse(finished[0].run, analysis, options)
+            except DoesNotApply as error:  # such as a map of features that are all the same
+                say(f"  {line.method}: {analysis} left out: {error}")
     folders = [one.folder for outcome in outcomes for one in outcome.finished]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 

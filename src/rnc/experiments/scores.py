@@ -5,10 +5,12 @@ from statistics import median
 
 import numpy as np
 
+from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import analyse
 from rnc.experiments.plan import BY_HEAD, Finished, Score
 from rnc.experiments.published import ANGULAR, MAE, R2
 from rnc.experiments.subsets import Ranges, inside
+from rnc.run.folder import RunFolder
 
 SECONDS = "seconds per epoch"
 VALIDATION = "validation error"
@@ -97,15 +99,27 @@ def error_inside(ranges: Ranges, *, seen: bool) -> Score:
 
 
 def corrupted(severity: int) -> Score:
-    """Error on the corrupted test images of a severity, mean over the types; 0 is clean."""
+    """Error on all test images, corrupted by a severity, mean over the types; 0 is clean."""
 
     def score(finished: Finished) -> float:
         folder = finished.run
-        if not folder.has_analysis("corruption"):
-            analyse(folder, "corruption")
+        every = len(finished.planned.table.rows("test"))
+        if not folder.has_analysis("corruption") or _corrupted_images(folder) < every:
+            analyse(folder, "corruption", AnalysisOptions(corruption_samples=every))
         content = folder.analysis("corruption").content
         if severity == 0:
             return float(content["clean"])
         return float(np.mean([m["error"] for m in content["mean"] if m["severity"] == severity]))
 
     return score
+
+
+def _corrupted_images(folder: RunFolder) -> int:
+    """How many images the corruption sweep of a run has."""
+    return int(folder.analysis("corruption").content["n"])
+
+
+def has_collapsed(finished: Finished) -> bool:
+    """Whether the features of all test samples are the same."""
+    features = finished.run.features
+    return bool(len(features) > 1 and (features == features[0]).all())

@@ -42,6 +42,7 @@ NOT_ENCODER = (
     "regularizer_weight",
     "lds",
     "test_views",
+    "finetune_keep",
     *HEAD_FIELDS,
 )
 """Fields that the training of an encoder by an objective does not look at."""

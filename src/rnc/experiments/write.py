@@ -102,7 +102,8 @@ def _ours(row: Row) -> str:
     middle, spread = summary(row.values)
     if middle is not None and row.score in COUNTS:
         return f"{middle:.0f}"
-    return with_spread(middle, spread) + _between(row.interval)
+    note = f" ({row.note})" if row.note else ""
+    return with_spread(middle, spread) + _between(row.interval) + note
 
 
 def _between(interval: Interval | None) -> str:

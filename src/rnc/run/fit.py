@@ -209,7 +209,7 @@ def _training_scores(records: Sequence[Record], config: FitConfig, table: Table)
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
-    """The best validation error of the run; with scheme auto that of each, and which was kept.
+    """The validation error of what stays; with scheme auto that of each, and which was kept.
 
     If the weights that stay have a solved head, it says what validation chose for that, too.
     """
@@ -221,7 +221,8 @@ def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
             continue  # the first of two stages: its head is not the one that stays
         if record.val_error is not None:
             scheme = record.stage.split("/")[0]
-            if scheme not in best or record.val_error < errors[scheme]:
+            stays = config.finetune_keep == "last" and record.stage == "finetune"
+            if scheme not in best or stays or record.val_error < errors[scheme]:
                 best[scheme], errors[scheme] = record, record.val_error
     if not best:
         return {}

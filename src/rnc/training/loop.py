@@ -102,7 +102,7 @@ def run_stage(
     encode: Callable[[Tensor], Tensor] | None = None,
     validate: Callable[[], float] | None = None,
     watch: Callable[[], float] | None = None,
-    keep: Keep = "last",
+    keep: Keep | None = None,
     start: Record | None = None,
     earlier: Sequence[Record] = (),
     checkpoint: Path | None = None,
@@ -137,7 +137,7 @@ def run_stage(
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
     average = WeightAverage.of(_trained(objective, stage.name), stage.average, stage.epochs)
     state = StageState(model, objective, optimizer, precision, average)
-    chooses = validate is not None or keep == "best"
+    chooses = validate is not None if keep is None else keep == "best"
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
         records = [Record(**fields) for fields in state.restore(checkpoint, stage.name)]
@@ -149,12 +149,12 @@ def run_stage(
     records = [replace(record, epochs=stage.epochs) for record in records]
     yield from records
     if start is not None and not records:  # else the checkpoint holds it
-        state.note_error(start.val_error)
+        state.note_error(start.val_error if chooses else None)
         records.append(start)
         yield start
     if compiled and encode is None:
         objective.compile_encoder()
-    measure = _remembered(validate or watch, state) if chooses else watch
+    measure = _remembered(validate or watch, state) if chooses else validate or watch
     is_seldom = validate is None or (average is not None and batches.normalised)
     run_epoch = _EpochRunner(
         fabric, objective, optimizer, stage, batches, average, encode, compiled, graphed

@@ -174,7 +174,7 @@ class SchemeRunner:
         validate: Callable[[], float] | None,
         frozen: bool = False,
         start: Record | None = None,
-        keep: Keep = "last",
+        keep: Keep | None = None,
     ) -> Iterator[Record]:
         compiled = is_compiled(self.config, self.model, stage, len(self.batches))
         if compiled:
@@ -275,13 +275,15 @@ class SchemeRunner:
     def _finetune_stage(self, name: str) -> Iterator[Record]:
         """Train encoder and head together, at a tenth of the rate.
 
-        The start is a head solved on the encoder, epoch 0. It is kept if no later epoch is better.
+        The start is a head solved on the encoder, epoch 0. It is kept if no later epoch is better,
+        unless the last epoch is to stay.
         """
         start = None if self.earlier else self._solved_start(name)
         epochs = self._epochs(name)
         stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
         objective = head_objective(self.model, self.config, self._setup(stage))
-        yield from self._run(stage, objective, self.validation.model_error, start=start)
+        keep, error = self.config.finetune_keep, self.validation.model_error
+        yield from self._run(stage, objective, error, start=start, keep=keep)
 
     def _solved_start(self, name: str) -> Record:
         """Solve the head; the record of epoch 0."""
