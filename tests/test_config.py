@@ -48,6 +48,8 @@ OTHER: dict[str, Any] = {
     "batch_size": 8,
     "head_batch_size": 4,
     "accumulate": 2,
+    "queue": 0,  # for rnc only
+    "chunk": 8,
     "clip": 0.5,
     "optimizer": "adamw",
     "lr": 0.01,

@@ -165,7 +165,10 @@ def test_the_equation_is_zero_without_a_pair(present: int) -> None:
         ({"positives": 2}, "contrasts all samples, got positives=2"),
         ({"tie_tolerance": 0.1}, r"ties are exact, got tie_tolerance=0\.1"),
         ({"chunk_size": 3}, "all anchors at once, got chunk_size=3"),
-        ({"reference": (torch.randn(3, 4), torch.randn(3))}, r"each other, got reference=\(\.\.\."),
+        (
+            {"reference": (torch.randn(3, 4), torch.randn(3))},
+            "each other, got reference= or queue=",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -13,7 +13,7 @@ from rnc.files import read_tensors
 from rnc.run.fit import check_before_data, fit_run, resume_run
 from rnc.run.folder import RunFolder
 from rnc.training.checkpoint import LAST_FILE
-from rnc.training.loop import learning_rate
+from rnc.training.optimizers import learning_rate
 from training_cases import columns, quick, same, unnormalised
 
 SCHEMES = ("probe", "finetune", "end2end", "two-stage", "auto")

@@ -17,7 +17,7 @@ from rnc.loss.theory import lower_bound
 from rnc.metrics import angular_error, mae
 from rnc.model import Regressor
 from rnc.training import loop
-from rnc.training.loop import learning_rate
+from rnc.training.optimizers import learning_rate
 from rnc.training.recipes import AUTO, build_regressor, train
 from rnc.training.record import Record
 from training_cases import (

@@ -15,7 +15,7 @@ from rnc.training.averaging import (
 )
 from rnc.training.batches import Batches
 from rnc.training.cost import planned_stages
-from rnc.training.loop import learning_rate
+from rnc.training.optimizers import learning_rate
 from rnc.training.recipes import build_regressor
 from training_cases import columns, fit, images, normalised, quick, same, weights
 

@@ -37,7 +37,13 @@ CASES: dict[str, dict[str, Any]] = {
         "c_mixup": True,
     },
     "ranksim": {"scheme": "end2end", "regularizer": "ranksim", "lr": 0.005},
+    "queue": {"queue": 25, "batch_size": 15, "optimizer": "sgd"},
+    "queue, unequal chunks": {"queue": 30, "chunk": 7, "batch_size": 15, "optimizer": "sgd"},
+    "chunks": {"chunk": 3, "accumulate": 2, "clip": 0.1, "average": 0.9, "optimizer": "sgd"},
+    "chunks of projections": {"objective": "supcon", "step": 20.0, "chunk": 4},
+    "chunks end to end": {"scheme": "end2end", "chunk": 5},
     "idle and frozen parts": {"scheme": "end2end"},
+    "idle and frozen parts, chunks": {"scheme": "end2end", "chunk": 5, "optimizer": "sgd"},
     "batch normalisation": {"scheme": "end2end"},
 }
 ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statistics are per process
@@ -46,7 +52,7 @@ ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statist
 def encoder_of(case: str) -> nn.Module:
     """Without statistics, but in one case; in another, with parts that get no gradient."""
     encoder = unnormalised() if case in ALIKE else normalised()
-    if case == "idle and frozen parts":
+    if case.startswith("idle and frozen parts"):
         encoder[0].requires_grad_(False)
         encoder.idle = WithoutUse()
     return encoder

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rnc.files import read_tensors, write_tensors
 from rnc.training.batches import Batch, Batches
 from rnc.training.checkpoint import pack_state, unpack_state
-from rnc.training.loop import make_optimizer
+from rnc.training.optimizers import make_optimizer
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
 from training_cases import columns, normalised, quick, same, unnormalised

@@ -57,7 +57,7 @@ class RnCRegressor(
         objective: a name, or a function: features (n, v, d) and targets (n, t) in their own units
             -> the number to minimise.
         batch_size: one that is given is lowered to the number of training rows where these are
-            fewer.
+            fewer, and so is `queue`.
         random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
             and a RandomState draw one, as everywhere in scikit-learn.
         validation_fraction: share of the rows that are kept from training and choose the best
@@ -108,6 +108,8 @@ class RnCRegressor(
         batch_size: int | None = None,
         head_batch_size: int = 64,
         accumulate: int = 1,
+        queue: int = 0,
+        chunk: int = 0,
         clip: float | None = None,
         optimizer: Optimizer | None = None,
         lr: float | None = None,
@@ -168,6 +170,7 @@ class RnCRegressor(
         if config.batch_size is not None:
             batch_size = min(config.batch_size, len(table.rows("train")))
             config = dataclasses.replace(config, batch_size=batch_size)
+        config = dataclasses.replace(config, queue=min(config.queue, len(table.rows("train"))))
         encoder = copy.deepcopy(self.encoder) if isinstance(self.encoder, nn.Module) else None
         touches_gpus = self.device != "cpu" or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         with torch.random.fork_rng(range(torch.cuda.device_count()) if touches_gpus else ()):

@@ -97,6 +97,14 @@ class FitConfig:
     ] = None
     head_batch_size: Annotated[int, "samples per step of the head"] = 64
     accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
+    queue: Annotated[
+        int, "earlier samples, with their features then, that RnC ranks beside a small batch"
+    ] = 0
+    chunk: Annotated[
+        int,
+        "samples that the encoder sees at a time, per process: memory of a chunk, gradient of the "
+        "whole batch; batch normalisation takes the statistics of a chunk; default: all at once",
+    ] = 0
     clip: Annotated[float | None, "largest norm of the gradient"] = None
 
     optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives", "prototypes")
 _SIZES = ("image_size", "projection_size")
 _MAY_BE_0 = (
-    "head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight", "warm_up", "balance"
+    "head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight", "warm_up", "balance",
+    "queue", "chunk",
 )  # fmt: skip
 _LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
 _RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")
@@ -46,6 +47,7 @@ def check_config(config: "FitConfig") -> None:
         )
     find_head(config.head).complete(config.head, config.head_options or {})
     _check_methods(config)
+    _check_small_batches(config)
 
 
 def _check_period(config: "FitConfig") -> None:
@@ -167,6 +169,24 @@ def _check_objective(config: "FitConfig") -> None:
         raise ValueError(
             f"c_mixup mixes samples by their targets, and objective {name} must not see any. "
             f"Use objective {known}, or leave c_mixup out."
+        )
+
+
+def _check_small_batches(config: "FitConfig") -> None:
+    """Raise for a queue or chunks that the objective cannot have."""
+    spec = config.objective_spec
+    if config.queue and not (config.uses_objective and spec.queued):
+        able = " or ".join(name for name, other in OBJECTIVES.items() if other.queued)
+        got = f"objective={config.objective!r}" if config.uses_objective else "no objective at all"
+        raise ValueError(
+            f"queue={config.queue} is for objective {able} in scheme probe, finetune, regularize "
+            f"or auto; got scheme={config.scheme!r} and {got}. Leave queue out. chunk makes large "
+            "batches possible for every other loss."
+        )
+    if config.chunk and config.uses_objective and spec.whole:
+        raise ValueError(
+            f"chunk={config.chunk} cuts a batch into parts, and objective {config.objective} "
+            f"{spec.whole}. Leave chunk out, or use a smaller batch_size."
         )
 
 

@@ -31,6 +31,7 @@ _REPRESENTATION = (
     "contrast_temperature",
     "projection_size",
     "prototypes",
+    "queue",
 )
 _UNUSED: dict[str, tuple[str, ...]] = {
     "end2end": (*_REPRESENTATION, "rnc_weight", "keep", "finetune_keep", *HEAD_FIELDS),
@@ -42,7 +43,8 @@ _UNUSED: dict[str, tuple[str, ...]] = {
 """Fields that a scheme does not look at: runs that differ only in them are the same run."""
 
 OF_LINES = (
-    "head_options", "regularizer_weight", "original", "temperature", "contrast_temperature"
+    "head_options", "regularizer_weight", "original", "temperature", "contrast_temperature",
+    "queue", "chunk",
 )  # fmt: skip
 """Fields for the lines of a table that have this head, regularizer or objective, not for all."""
 
@@ -272,6 +274,8 @@ def fields_of_line(config: FitConfig, given: Mapping[str, Any]) -> dict[str, Any
         "original": is_changed_by_original(config),
         "temperature": own == "temperature",
         "contrast_temperature": own == "contrast_temperature",
+        "queue": config.uses_objective and config.objective_spec.queued,
+        "chunk": not (config.uses_objective and config.objective_spec.whole),
     }
     fields = {name: given[name] for name, used in has_use.items() if used and name in given}
     known, options = HEADS[config.head].options, given.get("head_options") or {}

@@ -12,13 +12,13 @@ from rnc.loss.options import Backend, PairOptions
 
 
 def choose_backend(
-    features: Tensor, targets: Tensor, options: PairOptions, *, has_reference: bool = False
+    features: Tensor, targets: Tensor, options: PairOptions, *, has_others: bool = False
 ) -> Backend:
     """The backend that computes this loss; raises if the one asked for cannot."""
     if options.backend == "torch" or (options.backend == "auto" and not features.is_cuda):
         return "torch"
     if options.backend == "reference":
-        reason = _reference_problem(options, has_reference)
+        reason = _reference_problem(options, has_others)
     else:
         reason = _fused_problem(features, targets, options)
     if reason is None:
@@ -30,10 +30,10 @@ def choose_backend(
     )
 
 
-def _reference_problem(options: PairOptions, has_reference: bool) -> str | None:
+def _reference_problem(options: PairOptions, has_others: bool) -> str | None:
     """Why `rnc.loss.equation` does not compute this loss: it holds the equation and no more."""
-    if has_reference:
-        return "it contrasts the rows of a batch with each other, got reference=(...)"
+    if has_others:
+        return "it contrasts the rows of a batch with each other, got reference= or queue="
     if options.positives is not None:
         return f"it contrasts all samples, got positives={options.positives}"
     if options.tie_tolerance:

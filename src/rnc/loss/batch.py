@@ -61,6 +61,7 @@ def make_problem(
     options: PairOptions,
     *,
     check: bool,
+    queue: tuple[Tensor, Tensor] | None = None,
 ) -> Problem:
     """Which rows are contrasted with which; with `check`, NaN and infinite values raise."""
     given = [GivenBatch(features, targets, "rnc_loss")]
@@ -68,21 +69,40 @@ def make_problem(
     others, own_column = anchors, 0
     if reference is not None:
         given.append(GivenBatch(*reference, "rnc_loss's reference"))
-        others, _ = _usable_rows(given[1], options.missing, check)
-        for name, a, b in zip(Rows._fields, anchors, others, strict=True):
-            if a.shape[1] != b.shape[1]:
-                raise ValueError(
-                    f"rnc_loss needs as many {name} per row in the reference as in the batch; got "
-                    f"{b.shape[1]} and {a.shape[1]}."
-                )
+        others, _ = _usable_rows(given[-1], options.missing, check)
+        _check_widths(anchors, others, "reference")
     is_shared = options.gather and world_size() > 1
     if is_shared:
         all_features, all_targets, own_column = gather_rows(*others)
         others = Rows(all_features, all_targets)
+    if queue is not None:
+        given.append(GivenBatch(*queue, "rnc_loss's queue"))
+        earlier, _ = _usable_rows(given[-1], options.missing, check)
+        _check_widths(anchors, earlier, "queue")
+        others = _with_earlier(others, earlier)
     if options.missing == "raise":
         _check_enough(len(anchors.features), len(others.features), reference is not None, is_shared)
     own = own_column if reference is None else None
     return Problem(anchors, others, own, kept, is_shared, given)
+
+
+def _check_widths(anchors: Rows, others: Rows, where: str) -> None:
+    for name, a, b in zip(Rows._fields, anchors, others, strict=True):
+        if a.shape[1] != b.shape[1]:
+            raise ValueError(
+                f"rnc_loss needs as many {name} per row in the {where} as in the batch; got "
+                f"{b.shape[1]} and {a.shape[1]}."
+            )
+
+
+def _with_earlier(others: Rows, earlier: Rows) -> Rows:
+    """What anchors are contrasted with, and behind it earlier rows; the same object if none is."""
+    if not len(earlier.features):
+        return others
+    features = earlier.features.detach().to(others.features.dtype)
+    return Rows(
+        torch.cat([others.features, features]), torch.cat([others.targets, earlier.targets])
+    )
 
 
 def _usable_rows(batch: GivenBatch, missing: Missing, check: bool) -> tuple[Rows, Tensor | None]:

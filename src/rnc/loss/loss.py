@@ -28,6 +28,7 @@ def rnc_loss(
     similarity: str | Pairwise = "l2",
     positives: int | None = None,
     reference: tuple[Tensor, Tensor] | None = None,
+    queue: tuple[Tensor, Tensor] | None = None,
     missing: Missing = "raise",
     tie_tolerance: float = 0.0,
     chunk_size: int | None = None,
@@ -52,8 +53,10 @@ def rnc_loss(
         positives: contrast only the K label-nearest samples of each anchor and all that tie with
             the K-th, so that the order of the batch does not matter. None, or a K beyond the
             batch, contrasts all.
-        reference: (features, targets) to contrast the anchors with instead of each other: a
-            memory queue, another modality. It receives gradients if it asks for them.
+        reference: (features, targets) to contrast the anchors with instead of each other, such
+            as another modality. It receives gradients if it asks for them.
+        queue: (features, targets) of earlier batches to contrast the anchors with as well, without
+            gradient. It may be empty. With `gather` it is the same in every process.
         missing: what to do with a NaN target: "raise", or "skip" the sample, both as an anchor
             and as a contrast. Where nothing is left, the loss is 0.
         tie_tolerance: label distances at most this far apart are ties.
@@ -87,7 +90,7 @@ def rnc_loss(
         backend=backend,
         validate=validate,
     )
-    return _loss(features, targets, reference, options)
+    return _loss(features, targets, reference, queue, options)
 
 
 class RnCLoss(nn.Module):
@@ -142,10 +145,14 @@ class RnCLoss(nn.Module):
         self.options = replace(self.options, temperature=value)
 
     def forward(
-        self, features: Tensor, targets: Tensor, reference: tuple[Tensor, Tensor] | None = None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        reference: tuple[Tensor, Tensor] | None = None,
+        queue: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
-        """The loss of a batch, optionally against a reference set."""
-        return _loss(features, targets, reference, self.options)
+        """The loss of a batch, optionally against a reference set or a queue as well."""
+        return _loss(features, targets, reference, queue, self.options)
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
@@ -157,13 +164,18 @@ class RnCLoss(nn.Module):
 
 
 def _loss(
-    features: Tensor, targets: Tensor, reference: tuple[Tensor, Tensor] | None, options: PairOptions
+    features: Tensor,
+    targets: Tensor,
+    reference: tuple[Tensor, Tensor] | None,
+    queue: tuple[Tensor, Tensor] | None,
+    options: PairOptions,
 ) -> Tensor:
     """The loss of a batch: prepared, computed one way, and reduced."""
-    backend = choose_backend(features, targets, options, has_reference=reference is not None)
+    has_others = reference is not None or queue is not None
+    backend = choose_backend(features, targets, options, has_others=has_others)
     # The fused kernels look for NaN while they read the rows, unless some are to be skipped.
     check = options.validate and (backend != "triton" or options.missing == "skip")
-    problem = make_problem(features, targets, reference, options, check=check)
+    problem = make_problem(features, targets, reference, options, check=check, queue=queue)
     with torch.autocast(features.device.type, enabled=False):
         if backend == "reference":
             losses = reference_losses(*problem.anchors, options)

@@ -1,7 +1,8 @@
 """What a stage of training minimises: a module that holds all that is trained and remembered.
 
     loss = objective(views, labels)   views (n, v, ...) of this process -> the loss of the batch of
-                                      all processes, the same number in each
+                                      all processes, the same number in each; but for DINO it is
+                                      objective.loss_of(objective.features(views), labels)
     objective.after_update()          after every step of the optimizer, without a wait for a GPU
     objective.after_epoch()           after every epoch
     objective.finish()                after the last epoch: leaves in the model the result
@@ -42,6 +43,7 @@ class MethodOptions:
     projection_size: int = 128
     prototypes: int = 1024
     original: bool = False
+    queue: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class MethodSetup:
     gather: bool = False
     """Whether several processes train, each with a part of the batch."""
     options: MethodOptions = MethodOptions()
+    views: int = 1
+    """Of a sample in a batch."""
 
 
 class BatchLabels:
@@ -90,6 +94,14 @@ class Objective(nn.Module):
         features = self.encode(views.flatten(0, 1))
         return features.reshape(*views.shape[:2], features.shape[1])
 
+    def loss_of(self, features: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch with features (n, v, d)."""
+        raise NotImplementedError
+
+    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch."""
+        return self.loss_of(self.features(views), labels)
+
     def after_update(self) -> None:
         """Do what follows a step of the optimizer."""
 
@@ -121,9 +133,8 @@ class FeatureObjective(Objective):
         super().__init__(encoder)
         self.loss, self.projection = loss, projection
 
-    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
-        """The loss of a batch."""
-        features = self.features(views)
+    def loss_of(self, features: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch with these features."""
         if self.projection is not None:
             features = self.projection(features)
         return self.loss(features, labels.targets)
@@ -159,10 +170,10 @@ class HeadObjective(Objective):
         super().__init__(encoder)
         self.head, self.calibration = head, calibration
         self.terms, self.weighted, self.gather = terms, weighted, gather
+        self.remembering = nn.ModuleList(term for _, term in terms if isinstance(term, nn.Module))
 
-    def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
-        """The loss of a batch."""
-        features = self.features(views)
+    def loss_of(self, features: Tensor, labels: BatchLabels) -> Tensor:
+        """The loss of a batch with these features."""
         targets = labels.targets
         seen = features if self.calibration is None else self.calibration(features, targets)
         loss = self._head_loss(seen, labels)

@@ -17,6 +17,7 @@ from rnc.methods.dino import DinoObjective
 from rnc.methods.lds_fds import fds_calibration
 from rnc.methods.objective import Calibration, FeatureObjective, MethodSetup, Objective, PairLoss
 from rnc.methods.ordinal_entropy import ordinal_entropy_loss
+from rnc.methods.queue import QueuedLoss
 from rnc.methods.ranksim import ranksim_loss
 from rnc.methods.simclr import simclr_objective
 from rnc.methods.supcon import supcon_objective
@@ -74,6 +75,11 @@ class ObjectiveSpec(MethodSpec):
     uses_targets: bool = True
     temperature: str | None = None
     """The field of FitConfig that is its temperature."""
+    queued: bool = False
+    """Whether its term contrasts with a queue of earlier samples, as `QueuedLoss` keeps it."""
+    whole: str = ""
+    """Why the encoder must see a batch at once, not in chunks: the end of a sentence that starts
+    with its name."""
 
     def __post_init__(self) -> None:
         _check_one(self.title, term=self.term, make=self.make)
@@ -115,15 +121,19 @@ def _check_one(title: str, **makers: object) -> None:
         raise ValueError(f"A method needs either {names}; {title!r} has {len(given)} of them.")
 
 
-def _term(loss: Callable[..., Tensor], *options: str) -> Callable[[MethodSetup], PairLoss]:
+def _term(
+    loss: Callable[..., Tensor], *options: str, queued: bool = False
+) -> Callable[[MethodSetup], PairLoss]:
     """Makes the loss with these fields of MethodOptions; "gather" is that of the setup.
 
-    It is not validated: training raises for a loss that is not finite, with a remedy.
+    If `queued`, it has a queue where the options ask for one. It is not validated: training raises
+    for a loss that is not finite, with a remedy.
     """
 
     def make(setup: MethodSetup) -> PairLoss:
         known = {"gather": setup.gather, **vars(setup.options)}
-        return partial(loss, **{name: known[name] for name in options}, validate=False)
+        made = partial(loss, **{name: known[name] for name in options}, validate=False)
+        return QueuedLoss(made, setup) if queued and setup.options.queue else made
 
     return make
 
@@ -151,7 +161,12 @@ LDS = MethodSpec(
 OBJECTIVES: dict[str, ObjectiveSpec] = {
     "rnc": ObjectiveSpec(
         title="RnC",
-        term=_term(rnc_loss, "temperature", "label_distance", "similarity", "positives", "gather"),
+        term=_term(
+            rnc_loss,
+            *("temperature", "label_distance", "similarity", "positives", "gather"),
+            queued=True,
+        ),
+        queued=True,
         bound=lower_bound,
         lr=0.5,
         rows=2,
@@ -161,7 +176,12 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
     "supcon": _contrast(title="SupCon", make=supcon_objective, rows=2, uses_bins=True),
     "simclr": _contrast(title="SimCLR", make=simclr_objective, views=2, uses_targets=False),
     "dino": _contrast(
-        title="DINO", make=DinoObjective, views=2, uses_targets=False, original=_GRAPHABLE
+        title="DINO",
+        make=DinoObjective,
+        views=2,
+        uses_targets=False,
+        original=_GRAPHABLE,
+        whole="has a teacher that sees the batch as well",
     ),
 }
 

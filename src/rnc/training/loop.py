@@ -8,7 +8,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,10 @@ from rnc.methods.objective import BatchLabels, Objective
 from rnc.model import Regressor
 from rnc.training.averaging import WeightAverage, normalisations, take_statistics
 from rnc.training.batches import Batches, Picked, seed_of
+from rnc.training.caching import cached_backward
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
+from rnc.training.optimizers import learning_rate, make_optimizer, set_rate
 from rnc.training.record import PULSE, Record, Step
 
 if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
@@ -53,6 +55,10 @@ class Stage:
     average: float = 0.0
     """Of the weights, as in `rnc.training.averaging`; 0 for none."""
     accumulate: int = 1
+    chunk: int = 0
+    """Samples that the encoder sees at a time, as in `rnc.training.caching`; 0 for all of them."""
+    queue: int = 0
+    """Samples of earlier steps that the objective remembers."""
     clip: float | None = None
     mixed: bool = False
     """Whether C-Mixup mixes samples with each other."""
@@ -256,7 +262,9 @@ class _EpochRunner:
         """Batch-norm statistics of the weights as they are."""
         stage = self.stage
         views = self.batches.whole_views(
-            f"{stage.name} statistics", batch_size=stage.batch_size, views=stage.views
+            f"{stage.name} statistics",
+            batch_size=stage.chunk or stage.batch_size,
+            views=stage.views,
         )
         with self.fabric.autocast():
             take_statistics(self.objective.encoder, views)
@@ -305,8 +313,14 @@ class _EpochRunner:
         """One step, without a wait for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
-        loss = self.wrapped(batch.views, BatchLabels(batch.targets, batch.weights))
-        self.fabric.backward(loss / stage.accumulate)
+        labels, times = BatchLabels(batch.targets, batch.weights), stage.accumulate
+        if stage.chunk:
+            loss = cached_backward(
+                self.fabric, self.objective, batch.views, labels, chunk=stage.chunk, times=times
+            )
+        else:
+            loss = self.wrapped(batch.views, labels)
+            self.fabric.backward(loss / times)
         self.pending += 1
         if self.pending == stage.accumulate:
             self._update()
@@ -338,54 +352,3 @@ def stop_if_diverged(
             "rate (--lr), clip gradients (--clip 1) or train in full precision (--precision 32)."
             + (f" {hint}" if hint else "")
         )
-
-
-# ---------------------------------------------------------------- optimizers and learning rates
-
-
-def make_optimizer(
-    name: Optimizer,
-    parameters: Iterable[nn.Parameter],
-    lr: float,
-    weight_decay: float,
-    *,
-    graphed: bool = False,
-    scaled: bool = False,
-) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as in the paper, or AdamW; on a GPU as one fused kernel.
-
-    If `graphed`, a CUDA graph can hold a step: the learning rate is a tensor that `set_rate`
-    changes. Steps round in the same way with it and without. If gradients are `scaled` for 16-bit
-    floats, there is no fused kernel: it would undo the scale only after Fabric has clipped.
-    """
-    parameters = list(parameters)
-    fused = (parameters[0].is_cuda and not scaled) or None
-    rate = torch.tensor(lr, device=parameters[0].device) if graphed else lr
-    if name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=fused
-        )
-    return torch.optim.AdamW(
-        parameters, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=fused
-    )
-
-
-def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Change the learning rate, in place where it is a tensor."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
-
-
-def learning_rate(epoch: int, epochs: int, lr: float, decay: float, warm_up: int = 0) -> float:
-    """The paper's cosine from lr to lr * decay^3, set once per epoch; epochs count from 1.
-
-    It begins after the warm-up, in which the rate rises with every step and ends at lr.
-
-    >>> round(learning_rate(400, 400, lr=0.5, decay=0.1), 6)
-    0.0005
-    """
-    low, done = lr * decay**3, max(0, epoch - warm_up) / max(1, epochs - warm_up)
-    return low + (lr - low) * (1 + math.cos(math.pi * done)) / 2

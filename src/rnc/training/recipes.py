@@ -29,6 +29,7 @@ from rnc.heads import head_config
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
+from rnc.training.averaging import normalisations
 from rnc.training.checkpoint import weights_of
 from rnc.training.memory import kept_memory
 from rnc.training.objectives import for_optimizer
@@ -166,6 +167,7 @@ def check_training(
         )
     _check_rows(table, config)
     _check_targets(table, config)
+    _check_chunk(model, config)
     if encoder_weights is not None:
         _check_encoder(model, config, encoder_weights)
 
@@ -217,11 +219,28 @@ def _check_rows(table: Table, config: FitConfig) -> None:
             f"A batch needs batch_size = {config.batch_size} training rows; got {counts['train']}. "
             "Leave --batch-size out: it then follows the number of rows."
         )
+    if config.queue > counts["train"]:
+        raise ValueError(
+            f"queue = {config.queue} keeps more samples than there are training rows, "
+            f"{counts['train']}. Use --queue {counts['train']} or less."
+        )
     if not counts["val"]:
         have = ", ".join(f"{count} {split}" for split, count in counts.items())
         raise ValueError(
             f"Training needs validation rows to choose the best weights by; got {have}. Mark some "
             "rows val, or let a seeded split be made."
+        )
+
+
+def _check_chunk(model: Regressor, config: FitConfig) -> None:
+    """Say before training that batch normalisation cannot do with one row."""
+    by_head = config.scheme in ("end2end", "two-stage", "finetune", "auto")
+    views = 1 if by_head else max(1, config.contrast_views)
+    if config.chunk and config.chunk * views < 2 and normalisations(model.encoder):
+        raise ValueError(
+            "The encoder normalises by the statistics of the rows that it sees at a time (batch "
+            f"normalisation), and chunk={config.chunk} is a single row. Use --chunk 2 or more; 16 "
+            "and more have statistics worth the name."
         )
 
 

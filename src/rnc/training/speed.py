@@ -34,7 +34,8 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
     """Whether to replay the steps of a stage as a CUDA graph.
 
     Several processes exchange data within a step, and the scaler of 16-bit floats looks at every
-    gradient: both rule a graph out. A method may say that it cannot be replayed. What a module or
+    gradient: both rule a graph out. So do a queue, which grows, and chunks, whose random numbers
+    come twice. A method may say that it cannot be replayed. What a module or
     an objective of the caller's own does is unknown, so "auto" makes no graph of it.
     """
     graphable = {
@@ -46,14 +47,17 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
         model.input_shift.is_cuda
         and world_size == 1
         and stage.accumulate == 1
+        and not stage.queue
+        and not stage.chunk
         and config.precision != "16"
         and not never
     )
     if config.cuda_graphs == "on" and not possible:
         raise ValueError(
-            "--cuda-graphs on needs a GPU, one process, --accumulate 1 and a precision other than "
-            f"16; got {model.input_shift.device}, {world_size} processes, --accumulate "
-            f"{stage.accumulate} and --precision {config.precision}"
+            "--cuda-graphs on needs a GPU, one process, --accumulate 1, a precision other than 16 "
+            f"and neither --queue nor --chunk; got {model.input_shift.device}, {world_size} "
+            f"processes, --accumulate {stage.accumulate}, --precision {config.precision}, --queue "
+            f"{stage.queue} and --chunk {stage.chunk}"
             + "".join(f", and {label} cannot be replayed" for label in never)
             + ". Use --cuda-graphs auto."
         )

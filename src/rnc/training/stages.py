@@ -220,10 +220,13 @@ class SchemeRunner:
             lr_decay=config.lr_decay,
             weight_decay=config.weight_decay,
             accumulate=config.accumulate,
+            chunk=config.chunk,
             clip=config.clip,
             mixed=config.c_mixup,
         )
-        return dataclasses.replace(stage, **changes)
+        stage = dataclasses.replace(stage, **changes)
+        is_whole = stage.chunk * self.fabric.world_size >= stage.batch_size
+        return dataclasses.replace(stage, chunk=0) if is_whole else stage
 
     def _contrast_stage(self, name: str, **changes: Any) -> Stage:
         """A stage that contrasts the samples of a batch, in several views of each."""
@@ -233,6 +236,7 @@ class SchemeRunner:
             views=self.config.contrast_views,
             passes=1,
             drop_last=True,
+            queue=self.config.queue,
             **changes,
         )
 
@@ -240,7 +244,7 @@ class SchemeRunner:
         config = self.config
         stage = self._contrast_stage(name, lr=config.rate(contrast=True))
         setup, bound = self._setup(stage), config.objective_spec.bound
-        if bound is not None:
+        if bound is not None and not stage.queue:  # it is that of a batch alone
             bound = partial(bound, label_distance=config.distance)
             stage = dataclasses.replace(stage, bound=bound)
         torch.manual_seed(seed_of(config.seed, name))
@@ -257,6 +261,7 @@ class SchemeRunner:
             updates=stage.epochs * math.ceil(steps / stage.accumulate),
             gather=self.gather,
             options=self.config.method_options,
+            views=max(1, stage.views),
         )
 
     def _end2end_stage(self, name: str) -> Iterator[Record]:
@@ -319,6 +324,7 @@ class SchemeRunner:
             passes=1,
             warm_up=0,
             average=0.0,
+            chunk=0,
         )
         # The encoder is frozen, so its features stay the same.
         validate = partial(self.validation.head_error, *self.validation.embedded("val"))
