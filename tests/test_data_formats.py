@@ -10,6 +10,7 @@ import pytest
 from data_cases import csv_of, write
 from rnc.data import DataError, read_table
 from rnc.data.formats import TABLE_READERS, suffix_of
+from rnc.data.numerals import Cells
 from rnc.data.raw import read_inputs
 from rnc.data.source import DataSource
 from rnc.data.sources import read_frame
@@ -100,7 +101,7 @@ def test_a_cut_gz_file_is_refused(tmp_path):
 
 def column_of(tmp_path, cells, separator=";", **more):
     text = "\n".join([f"y{separator}v", *(f"{i}{separator}{cell}" for i, cell in enumerate(cells))])
-    return read_frame(write(tmp_path / "t.csv", text), **more)["v"]
+    return read_frame(write(tmp_path / "t.csv", text), Cells(**more))["v"]
 
 
 @pytest.mark.parametrize(

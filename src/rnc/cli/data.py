@@ -45,7 +45,9 @@ class DataFlags:
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
     decimal: Annotated[
         str | None,
-        typer.Option(metavar="SIGN", help="decimal sign of a CSV: , or .; default: by its look"),
+        typer.Option(
+            metavar="SIGN", help="decimal sign of numbers: , or .; default: by their look"
+        ),
     ] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     skip_bad: SkipBad = False

@@ -40,6 +40,7 @@ from rnc.data.columns import (
 )
 from rnc.data.dates import cycle, elapsed_days, parts_of, read_dates, words_of_format
 from rnc.data.errors import DataError, first_few
+from rnc.data.numerals import Cells
 from rnc.data.splits import holds_splits
 
 Learned = dict[str, Any]
@@ -151,9 +152,12 @@ def names_of(column: Learned) -> list[str]:
     return names + [f"{own} is missing"] * column["gaps"]
 
 
-def text_columns(preprocessing: dict[str, Any]) -> list[str]:
-    """Columns to read as text even where every value looks like a number."""
-    return [c["name"] for c in preprocessing.get("columns", []) if c["type"] == "category"]
+def cells_of(preprocessing: dict[str, Any]) -> Cells:
+    """How the cells of new data are read: categories as text, numbers by the decimal sign."""
+    names: dict[str, list[str]] = {"category": [], "number": []}
+    for column in preprocessing.get("columns", []):
+        names.setdefault(column["type"], []).append(column["name"])
+    return Cells(names["category"], names["number"], preprocessing.get("decimal"))
 
 
 def choose_columns(

@@ -11,7 +11,7 @@ import json
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -21,18 +21,15 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.data.errors import DataError
 from rnc.data.names import check_names
+from rnc.data.numerals import Cells, read_decimals
 
 _GAPS = ("?",)  # beside those of pandas: empty, NA, nan, null and the like
-_PLAIN = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_COMMAS = r"[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?"  # 1,200.5
-_DECIMAL_COMMA = r"[+-]?(?:\d{1,3}(?:[. '\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?(?:[eE][+-]?\d+)?"
-_SHOWN_FIRST = 50
 _FIELDS = (
     "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
     "that holds the separator."
 )
 
-Reader = Callable[[Path, Sequence[str], str | None], pd.DataFrame]
+Reader = Callable[[Path, Cells], pd.DataFrame]
 
 
 def suffix_of(path: Path) -> str:
@@ -48,16 +45,16 @@ def suffix_of(path: Path) -> str:
 # ---------------------------------------------------------------------------------------- text
 
 
-def _read_csv(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _read_csv(source: Path, cells: Cells) -> pd.DataFrame:
     separator = _separator(source)
-    every = decimal == ","  # or 1.200 would be read as 1.2 before the comma is looked for
+    every = cells.decimal == ","  # or 1.200 would be read as 1.2 before the comma is looked for
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
                 source,
                 sep=separator,
-                dtype=str if every else dict.fromkeys(text, str),
+                dtype=str if every else dict.fromkeys(cells.text, str),
                 na_values=list(_GAPS),
                 index_col=False,  # or a row with one field too many would shift all columns
                 skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
@@ -77,10 +74,7 @@ def _read_csv(source: Path, text: Sequence[str], decimal: str | None) -> pd.Data
     # pandas fills a short row with gaps; only then is it worth the time to look at all of them.
     _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
     frame.index = pd.RangeIndex(2, len(frame) + 2)
-    frame = frame.dropna(how="all")
-    others = [name for name in frame if name not in text and not is_numeric(frame[name])]
-    numbers = {name: _numbers_with_commas(frame[name], separator, decimal) for name in others}
-    return frame.assign(**{str(k): v for k, v in numbers.items() if v is not None})
+    return read_decimals(frame.dropna(how="all"), cells, separator)
 
 
 def _open_text(source: Path) -> IO[str]:
@@ -118,54 +112,10 @@ def _check_records(source: Path, separator: str, *, all_rows: bool = True) -> No
             raise DataError(f"{source} line {records.line_num}: {error}. {_FIELDS}") from error
 
 
-def is_numeric(values: pd.Series) -> bool:
-    """Whether a column has numbers by its type, so that there is no text to look at."""
-    return values.dtype.kind in "biufc"
-
-
-def _numbers_with_commas(values: pd.Series, separator: str, decimal: str | None) -> Any:
-    """The column as numbers, if every text in it is a number with a comma; else None.
-
-    Which comma it is: the decimal one if the user says so, or if commas do not part the fields and
-    some number can be nothing else, as 3,14; that of thousands in a file with commas between its
-    fields, or if the user says that the point is the decimal sign.
-    """
-    known = values.dropna().astype(str).str.strip()
-
-    def all_are(pattern: str) -> bool:
-        return all(part.str.fullmatch(pattern).all() for part in (known.head(_SHOWN_FIRST), known))
-
-    if known.empty:
-        return None
-    if decimal == "," and all_are(_DECIMAL_COMMA):
-        return _without(values, r"[. '\u00a0\u202f]")
-    if decimal == "," and all_are(_PLAIN):
-        return pd.to_numeric(values)
-    if decimal == "," or not known.head(1000).str.contains(",").any():
-        return None
-    if decimal is None and separator != "," and all_are(_DECIMAL_COMMA):
-        with_comma = known[known.str.contains(",")]
-        return (
-            None
-            if with_comma.str.fullmatch(_COMMAS).all()
-            else _without(values, r"[. '\u00a0\u202f]")
-        )
-    if (decimal == "." or separator == ",") and all_are(f"{_COMMAS}|{_PLAIN}"):
-        return _without(values, ",")
-    return None
-
-
-def _without(values: pd.Series, marks: str) -> pd.Series:
-    """Numbers from texts: marks of thousands go, then a comma that is left is the decimal one."""
-    texts = values.astype(object).map(str, na_action="ignore").astype("str")
-    plain = texts.str.strip().str.replace(marks, "", regex=True).str.replace(",", ".")
-    return pd.to_numeric(plain)
-
-
 # ---------------------------------------------------------------------------------------- JSON
 
 
-def _read_json(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _read_json(source: Path, cells: Cells) -> pd.DataFrame:
     """A list of objects, or an object per line."""
     try:
         with _open_text(source) as file:
@@ -207,11 +157,11 @@ def _object(pairs: list[tuple[str, Any]], source: Path) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------- binary
 
 
-def _read_parquet(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _read_parquet(source: Path, cells: Cells) -> pd.DataFrame:
     return _by_arrow(source, "Parquet", _parquet_file)
 
 
-def _read_feather(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _read_feather(source: Path, cells: Cells) -> pd.DataFrame:
     return _by_arrow(source, "Arrow", _arrow_file)
 
 
@@ -249,7 +199,7 @@ def _by_arrow(source: Path, what: str, read: Callable[[Path], pd.DataFrame]) -> 
     return frame
 
 
-def _read_excel(source: Path, text: Sequence[str], decimal: str | None) -> pd.DataFrame:
+def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
     """The first sheet of a spreadsheet."""
     try:
         with warnings.catch_warnings():
@@ -299,4 +249,4 @@ TABLE_READERS: dict[str, Reader] = {
     ".jsonl.gz": _read_json,
     ".xlsx": _read_excel,
 }
-"""How a file is read, by its suffix: the file, columns to read as text, the decimal sign."""
+"""How a file is read, by its suffix: the file, and how its cells are read."""

@@ -22,10 +22,11 @@ from PIL import Image
 from rnc.data import sources
 from rnc.data.archive import read_npz, row_arrays
 from rnc.data.errors import DataError
-from rnc.data.features import apply_features, text_columns, unseen_categories
+from rnc.data.features import apply_features, cells_of, unseen_categories
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
 from rnc.data.names import check_names
+from rnc.data.numerals import read_decimals
 from rnc.data.pictures import is_picture, pixels_of
 
 _PLACE = "The data"
@@ -143,13 +144,12 @@ class _Reader:
 
     def _read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A file of a table; its columns without a use also as text: an id 007 is no 7."""
-        text = text_columns(self.preprocessing)
-        decimal = self.preprocessing.get("decimal")
-        frame = sources.read_frame(path, text, decimal=decimal)
+        cells = cells_of(self.preprocessing)
+        frame = sources.read_frame(path, cells)
         others = self._others(frame)
         if not any(frame[name].dtype.kind in "iuf" for name in others):
             return frame, frame[others]
-        return frame, sources.read_frame(path, [*text, *others], decimal=decimal)[others]
+        return frame, sources.read_frame(path, cells._replace(text=[*cells.text, *others]))[others]
 
     def _others(self, frame: pd.DataFrame) -> list[str]:
         used = {column["name"] for column in self.preprocessing.get("columns", [])}
@@ -169,6 +169,7 @@ class _Reader:
             raise DataError(f"{place} has no rows, or no columns: {frame.shape}.")
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         check_names(frame.columns, place)
+        frame = read_decimals(frame, cells_of(self.preprocessing))
         columns = frame[self._others(frame)] if columns is None else columns
         if self.kind == "image":
             folder = folder if self.images is None else Path(self.images)

@@ -16,6 +16,7 @@ from rnc.data.errors import DataError, did_you_mean, first_few
 from rnc.data.formats import TABLE_READERS, suffix_of
 from rnc.data.images import IMAGE_SUFFIXES
 from rnc.data.names import check_names
+from rnc.data.numerals import BY_LOOK, Cells, read_decimals
 
 TABLES = tuple(TABLE_READERS)
 ARRAYS = (".npz",)
@@ -38,19 +39,22 @@ def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
     return source
 
 
-def read_frame(
-    source: Path, text: Sequence[str] = (), *, decimal: str | None = None
-) -> pd.DataFrame:
+def read_frame(source: Path, cells: Cells = BY_LOOK) -> pd.DataFrame:
     """A table of any type in `TABLE_READERS`; the index holds the row numbers for messages.
 
     In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
-    ignored. The columns of `text` are read as text even where all values look like numbers.
-    `decimal` is the decimal sign of a CSV: "," or "."; by default it is a comma in a file with
-    other separators whose numbers can be read in no other way.
+    ignored. By default, the decimal sign is a comma in a CSV with other separators whose numbers
+    can be read in no other way.
     """
+    check_decimal(cells.decimal)
+    frame = named_columns(TABLE_READERS[suffix_of(source)](source, cells), str(source))
+    return read_decimals(frame, cells)
+
+
+def check_decimal(decimal: str | None) -> None:
+    """Raise for a decimal sign that is none."""
     if decimal not in (None, ".", ","):
         raise DataError(f"--decimal (decimal=) must be ',' or '.'; got {decimal!r}.")
-    return named_columns(TABLE_READERS[suffix_of(source)](source, text, decimal), str(source))
 
 
 def named_columns(frame: pd.DataFrame, place: str) -> pd.DataFrame:

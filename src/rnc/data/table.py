@@ -22,16 +22,17 @@ from rnc.data.archive import Archive, read_archive, target_arrays
 from rnc.data.errors import DataError
 from rnc.data.features import (
     apply_features,
+    cells_of,
     choose_array_columns,
     choose_columns,
     fit_features,
-    text_columns,
     unseen_categories,
 )
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
+from rnc.data.numerals import check_disguised, read_decimals
 from rnc.data.splits import SPLITS, check_filled
 
 Kind = Literal["image", "signal", "table"]
@@ -151,7 +152,7 @@ def read_table(
             `feature_columns` leaves them out.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
-        decimal: the decimal sign of a CSV, "," or "."; see `rnc.data.sources.read_frame`.
+        decimal: the decimal sign of numbers that are texts, "," or "."; by default by their look.
         drop_missing: leave out rows without a target, instead of raising.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
@@ -307,6 +308,7 @@ def _prepared(
         notes = () if raw is None else unseen_categories(raw, preprocessing)
         x = inputs_from_arrays(x, preprocessing, kind, place=place).x
     elif kind == "table":
+        notes = check_disguised(x, place)
         train = np.flatnonzero(labels.split == "train")
         preprocessing = fit_features(x, train, place, left_out=left_out)
         preprocessing |= {} if decimal is None else {"decimal": decimal}
@@ -340,17 +342,18 @@ def _open(
     source: str | Path | pd.DataFrame, preprocessing: dict[str, Any], decimal: str | None
 ) -> tuple[Path, str, pd.DataFrame, Archive | None]:
     """The file, its name in messages, its columns and, of an .npz file, all that it holds."""
+    cells = cells_of(preprocessing)
+    cells = cells if decimal is None else cells._replace(decimal=decimal)
     if isinstance(source, pd.DataFrame):
         place = "the DataFrame"
+        sources.check_decimal(decimal)
         frame = sources.named_columns(source.reset_index(drop=True), place)
-        return Path("DataFrame"), place, frame, None
+        return Path("DataFrame"), place, read_decimals(frame, cells), None
     path = sources.existing(Path(source))
     if path.suffix.lower() in sources.ARRAYS:
         archive = read_archive(path)
         return path, str(path), _frame(archive.columns, len(archive.x), str(path)), archive
-    decimal = preprocessing.get("decimal") if decimal is None else decimal
-    frame = sources.read_frame(path, text_columns(preprocessing), decimal=decimal)
-    return path, str(path), frame, None
+    return path, str(path), sources.read_frame(path, cells), None
 
 
 def _frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:

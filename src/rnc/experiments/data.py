@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from rnc.analyses.corruption import LEAST_SIDE
+from rnc.data.archive import read_npz
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import digits_table
 from rnc.data.errors import DataError, first_few
+from rnc.data.numerals import Cells
 from rnc.data.source import DataSource
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.splits import FRACTIONS, holds_splits, make_split
@@ -180,9 +182,9 @@ def _columns(source: Path, split: str | None, decimal: str | None) -> tuple[list
     path = existing(source)
     names = [] if split == "none" else [name for name in (split, "split") if name is not None]
     if path.suffix.lower() in ARRAYS:
-        with np.load(path, allow_pickle=False) as archive:
-            return archive.files, [name for name in archive.files if name in names]
-    frame = read_frame(path, decimal=decimal)
+        arrays = list(read_npz(path))
+        return arrays, [name for name in arrays if name in names]
+    frame = read_frame(path, Cells(decimal=decimal))
     return list(frame), [name for name in names if name in frame and holds_splits(frame[name])]
 
 

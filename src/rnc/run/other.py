@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rnc.analyses.standard import write_standard_analyses
 from rnc.data.archive import read_archive
 from rnc.data.errors import DataError, first_few
+from rnc.data.numerals import Cells
 from rnc.data.source import DataSource
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.table import Table
@@ -128,7 +129,9 @@ def _source(
 def _columns(data: Path, decimal: str | None) -> list[str]:
     path = existing(data)
     return list(
-        read_archive(path).columns if path.suffix in ARRAYS else read_frame(path, decimal=decimal)
+        read_archive(path).columns
+        if path.suffix in ARRAYS
+        else read_frame(path, Cells(decimal=decimal))
     )
 
 

@@ -1,0 +1,206 @@
+"""Numbers as people write them: decimal commas, marks of thousands, signs, units.
+
+`read_decimals` reads columns of such texts where there is no doubt, or where the user says what the
+decimal sign is. `check_disguised` refuses other columns of texts that are numbers, which would
+become a category per value.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd  # type: ignore[import-untyped]
+
+from rnc.data.columns import look_at
+from rnc.data.dates import MOST_ODD
+from rnc.data.errors import DataError
+
+_EXPONENT = r"(?:[eE][+-]?[0-9]+)?"
+_BLANKS = " '\u2019\u00a0\u202f\u2009"  # marks of thousands that are no comma and no point
+_PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
+_COMMAS = r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?"  # 1,200.5
+_SPACED = rf"[+-]?[1-9][0-9]{{0,2}}(?:[{_BLANKS}][0-9]{{3}})+(?:\.[0-9]+)?"  # 1 200.5
+_DECIMAL_COMMA = rf"[+-]?(?:[0-9]{{1,3}}(?:[.{_BLANKS}][0-9]{{3}})+|[0-9]+)(?:,[0-9]+)?{_EXPONENT}"
+_SHOWN_FIRST = 50
+
+# Any number: three digits follow a mark of thousands; a minus may be a dash, or two brackets.
+_ANY = rf"(?:\d{{1,3}}(?:[.,_{_BLANKS}]\d{{3}})+(?:[.,]\d+)?|\d+(?:[.,]\d*)?|[.,]\d+){_EXPONENT}"
+_SIGN = "[+\u2212\u2013-]?"
+_MARKED = re.compile(rf"{_SIGN}\s?{_ANY}|\({_ANY}\)")
+_CURRENCY = "[$\u20ac\u00a3\u00a5\u20b9\u20bd\u20a9]|EUR|USD|GBP|CHF|JPY|CNY|INR|Rs\\.?|kr\\.?"
+_UNIT = (
+    "%|\u2030|\u00b0[CFK]?|[^\\W\\d_]{1,6}[23\u00b2\u00b3]?(?:/[^\\W\\d_]{1,4}[23\u00b2\u00b3]?)?"
+)
+_WITH_UNIT = re.compile(
+    rf"{_SIGN}\s?({_CURRENCY}|[<>~\u2264\u2265\u2248]?)\s?{_SIGN}{_ANY}\s?({_CURRENCY}|{_UNIT}|)"
+)
+_NEARLY_ALL = 0.9
+_MOST_SIZES = 10  # texts with a unit that may be categories, such as 0.5 l and 1 l
+
+
+class Cells(NamedTuple):
+    """How cells of a table are read."""
+
+    text: Sequence[str] = ()
+    """Columns to read as text even where all values look like numbers."""
+    numbers: Sequence[str] = ()
+    """Columns of numbers, whatever a few rows look like."""
+    decimal: str | None = None
+    """The decimal sign, "," or "."; None: by the look of the numbers."""
+
+
+BY_LOOK = Cells()
+"""Nothing is known about the cells."""
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def read_decimals(frame: pd.DataFrame, cells: Cells, separator: str | None = None) -> pd.DataFrame:
+    """The frame with numbers in place of texts that are numbers with a comma.
+
+    `separator` is what parts the fields of a CSV; where cells have types, it is None, and only a
+    decimal sign of the user's is followed.
+    """
+    if cells.decimal is None and separator is None:
+        return frame
+    names = [name for name in frame if name not in cells.text and _has_texts(frame[name])]
+    read = {str(n): _as_written(frame[n], cells, separator) for n in names}
+    return frame.assign(**{name: values for name, values in read.items() if values is not None})
+
+
+def _has_texts(values: pd.Series) -> bool:
+    """Whether a column may hold numbers as texts; categories by type are what they are."""
+    if values.dtype.kind in "biufcmM" or isinstance(values.dtype, pd.CategoricalDtype):
+        return False
+    return bool(_is_text(values).any())
+
+
+def _is_text(values: pd.Series) -> pd.Series:
+    if values.dtype != object:
+        return values.notna()
+    return values.map(lambda value: isinstance(value, str)).astype(bool)
+
+
+def _as_written(values: pd.Series, cells: Cells, separator: str | None) -> pd.Series | None:
+    """The column as numbers, if its texts are numbers with a comma; else None.
+
+    Which comma it is: the decimal one if the user says so, or if commas do not part the fields and
+    some number can be nothing else, as 3,14; that of thousands in a file with commas between its
+    fields, or if the user says that the point is the decimal sign. Where the user says it, words
+    without digits may stand between the numbers, and stay.
+    """
+    texts = values[_is_text(values)].astype("str").str.strip()
+    digits = texts[texts.str.contains(r"\d")]
+    with_comma = digits[digits.str.contains(",")]
+
+    def all_are(pattern: str) -> bool:
+        return all(part.str.fullmatch(pattern).all() for part in (digits[:_SHOWN_FIRST], digits))
+
+    if digits.empty:
+        return None
+    if cells.decimal == ",":
+        if all_are(_DECIMAL_COMMA):
+            return _replaced(values, digits, _without_marks, cells)
+        return _replaced(values, digits, pd.to_numeric, cells) if all_are(_PLAIN) else None
+    if cells.decimal == ".":
+        fits = all_are(f"{_COMMAS}|{_SPACED}|{_PLAIN}")
+        return _replaced(values, digits, _without_commas, cells) if fits else None
+    if with_comma.empty or len(digits) < len(texts):
+        return None
+    if separator != "," and all_are(_DECIMAL_COMMA):
+        either = with_comma.str.fullmatch(_COMMAS).all()  # 1,200: thousands, or three decimals?
+        return None if either else _replaced(values, digits, _without_marks, cells)
+    if separator == "," and all_are(f"{_COMMAS}|{_PLAIN}"):
+        return _replaced(values, digits, _without_commas, cells)
+    return None
+
+
+def _replaced(
+    values: pd.Series, digits: pd.Series, read: Callable[[Any], Any], cells: Cells
+) -> pd.Series | None:
+    """The column with numbers in place of the texts with digits, if it is one of numbers then."""
+    mixed = values.astype(object).copy()
+    mixed[digits.index] = read(digits).astype(object)
+    left = mixed[_is_text(mixed)]
+    if left.empty:
+        return pd.to_numeric(mixed)
+    is_number = values.name in cells.numbers or look_at(mixed).type == "number"
+    return mixed if is_number else None
+
+
+def _without_marks(texts: pd.Series) -> pd.Series:
+    plain = texts.str.replace(f"[.{_BLANKS}]", "", regex=True).str.replace(",", ".")
+    return pd.to_numeric(plain)
+
+
+def _without_commas(texts: pd.Series) -> pd.Series:
+    return pd.to_numeric(texts.str.replace(f"[,{_BLANKS}]", "", regex=True))
+
+
+# -------------------------------------------------------------------------------------- refusing
+
+
+def check_disguised(frame: pd.DataFrame, place: str) -> tuple[str, ...]:
+    """Raise for texts that are numbers; what a user should know about those that need not be.
+
+    Numbers with marks are refused, how few they may be: 1,200 in a column of smaller numbers would
+    be a gap. So are numbers with one unit, unless they are few enough to be sizes.
+    """
+    notes = []
+    for name in frame:
+        values = frame[name]
+        if not _has_texts(values):
+            continue
+        found = _disguised(values)
+        if found is None:
+            continue
+        cells, has_marks = found
+        shown = f"row {cells.index[0]} is {cells.iloc[0]!r}"
+        more = f", and {len(cells) - 1} more are like it" if len(cells) > 1 else ""
+        if not has_marks and cells.nunique() <= _MOST_SIZES:
+            notes.append(
+                f"{name} is {cells.nunique()} categories, such as {cells.iloc[0]!r}. If they are "
+                "numbers, write them without their unit."
+            )
+            continue
+        advice = _advice(values) if has_marks else "Write plain numbers, without their unit."
+        raise DataError(
+            f"{place}: column {name!r} holds numbers in disguise: {shown}{more}. {advice} Or leave "
+            "the column out with --exclude-column (exclude_columns=)."
+        )
+    return tuple(notes)
+
+
+def _disguised(values: pd.Series) -> tuple[pd.Series, bool] | None:
+    """The cells that are numbers in disguise, and whether by marks; None if there are none."""
+    is_text, known = _is_text(values), int(values.notna().sum())
+    texts = values[is_text].astype(object).map(str.strip)
+    digits = texts[texts.str.contains(r"\d")]
+    plain = digits.str.fullmatch(_PLAIN)
+    odd, numbers = digits[~plain], int(plain.sum()) + known - len(texts)
+    if odd.empty or len(digits) + known - len(texts) < known / 2:
+        return None
+    enough = _NEARLY_ALL * (numbers + len(odd))
+    kinds = {text: _MARKED.fullmatch(text) is not None for text in odd.unique()}
+    marked = odd[odd.map(kinds)]
+    if len(marked) and numbers + len(marked) >= enough:
+        return marked, True
+    matches = {text: _WITH_UNIT.fullmatch(text) for text in odd.unique()}
+    units = odd.map({t: " ".join(match.groups()) for t, match in matches.items() if match}).dropna()
+    units = units[units != " "]
+    if units.empty:
+        return None
+    same = odd[units.index[units == units.mode()[0]]]
+    if numbers + len(same) >= enough and len(same) > MOST_ODD * known:
+        return same, False
+    return None
+
+
+def _advice(values: pd.Series) -> str:
+    signs = [s for s in ",." if _as_written(values, Cells(decimal=s), None) is not None]
+    words = {",": "a comma", ".": "a point"}
+    ways = [
+        f"If their decimal sign is {words[s]}, add --decimal {s} (decimal={s!r})." for s in signs
+    ]
+    return " ".join([*ways, "Write plain numbers, all in one way, such as -1200.5."])
