@@ -17,7 +17,7 @@ from rnc.training.cost import (
     seconds_left,
     stage_words,
 )
-from rnc.training.record import PULSE, Record, Step
+from rnc.training.record import PULSE, Record, Step, told
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,23 @@ def test_a_bar_moves_within_the_first_epoch(monkeypatch: pytest.MonkeyPatch) -> 
         PULSE.now = Step("encoder", 1, 400, 3, 12, 0.0)
         look()
         assert "encoder" in text.getvalue()
-        assert "epoch 1/400" in text.getvalue()
+        assert "epoch 1/400  step 3/12" in text.getvalue()
+        PULSE.now = Step("encoder", 1, 400, 7, 12, 2.0)
+        look()
+        assert "epoch 1/400  step 7/12  2.0 steps/s" in text.getvalue()
+
+
+def test_what_has_no_epochs_has_a_bar_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = screen(monkeypatch, is_terminal=True)
+    with life.training_bar() as show:
+        for _ in told("features", range(3), 3):
+            look()
+        assert "step 2/3" in text.getvalue()
+        show(record("head", 1, 1))
+        text.truncate(0)
+        look()
+        assert "head" in text.getvalue()
+        assert "features" not in text.getvalue()
 
 
 def test_stages_of_methods_and_seeds_have_bars_of_their_own(
@@ -102,7 +118,18 @@ def test_a_log_has_a_line_now_and_then_within_a_long_epoch(monkeypatch: pytest.M
     with life.training_bar():
         PULSE.now = Step("encoder", 1, 400, 7, 5000, 0.0)
         look()
-    assert text.getvalue() == "encoder  epoch 1/400\n"
+    assert text.getvalue() == "encoder  epoch 1/400  step 7/5000\n"
+
+
+def test_a_log_says_how_fast_it_goes_and_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = screen(monkeypatch, is_terminal=False)
+    monkeypatch.setattr(life, "LOG_SECONDS", 0.0)
+    with life.training_bar():
+        for done, at in ((0, 10.0), (100, 20.0)):
+            PULSE.now = Step("encoder", 1, 3, done, 1000, at)
+            look()
+    last = text.getvalue().splitlines()[-1]
+    assert last == "encoder  epoch 1/3  step 100/1000  10.0 steps/s, 5 min left"  # 2900 steps
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,29 @@ def test_features_of_many_samples_are_a_seeded_draw():
     np.testing.assert_allclose(evaluation.features, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_features_of_all_samples_are_never_held_together(monkeypatch):
+    module = importlib.import_module("rnc.run.evaluate")
+    table = table_of(2600, split=np.array(["train", "val"] * 50 + ["test"] * 2500))
+    model, shapes = model_for(table), []
+    monkeypatch.setattr(module, "MOST_POINTS", 50)
+    whole = evaluate(model, table)
+    monkeypatch.setattr(module, "_TOGETHER", 2)
+    monkeypatch.setattr(model.head, "forward", _noting(model.head.forward, shapes))
+    parts = evaluate(model, table)
+    assert shapes == [(512, D)] * 4 + [(452, D)]
+    np.testing.assert_allclose(parts.features, whole.features, rtol=1e-6)
+    predicted = [part.predictions["age_predicted"] for part in (parts, whole)]
+    np.testing.assert_allclose(*predicted, rtol=1e-6)
+
+
+def _noting(forward, shapes):
+    def noting(features):
+        shapes.append(tuple(features.shape))
+        return forward(features)
+
+    return noting
+
+
 def test_the_draw_depends_on_the_seed_alone(monkeypatch):
     module = importlib.import_module("rnc.run.evaluate")  # the function has its name
     monkeypatch.setattr(module, "MOST_POINTS", 20)

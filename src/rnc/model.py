@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -201,33 +201,53 @@ class Regressor(nn.Module):
         model.head.double()
         return model
 
-    @torch.no_grad()
-    def embed_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float32]:
-        """Features of samples as a Table holds them, not augmented: (n, ...) -> (n, d)."""
-        return self._map(x, batch_size, lambda view: self.features(view).float())
+    def embed_prepared(
+        self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
+    ) -> NDArray[np.float32]:
+        """Features of samples as a Table holds them, not augmented: (n, ...) -> (n, d).
 
-    @torch.no_grad()
-    def predict_prepared(self, x: NDArray[Any], *, batch_size: int = 256) -> NDArray[np.float64]:
+        With `rows`, of these samples only, which are read a batch at a time.
+        """
+        return _joined(self.embed_batches(x, rows=rows, batch_size=batch_size), x, rows)
+
+    def predict_prepared(
+        self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
+    ) -> NDArray[np.float64]:
         """Predictions in the units of the targets: samples of a Table (n, ...) -> (n, t)."""
-        return self._map(x, batch_size, lambda view: self.head.decode(self(view)[1].float()))
+        return _joined(self._batches(x, rows, batch_size, self._predicted), x, rows)
 
-    def _map(
-        self, x: NDArray[Any], batch_size: int, compute: Callable[[Tensor], Tensor]
-    ) -> NDArray[Any]:
-        if len(x) == 0:
+    def embed_batches(
+        self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
+    ) -> Iterator[NDArray[np.float32]]:
+        """What `embed_prepared` returns, batch by batch."""
+        return self._batches(x, rows, batch_size, lambda view: self.features(view).float())
+
+    def _predicted(self, view: Tensor) -> Tensor:
+        return self.head.decode(self(view)[1].float())
+
+    @torch.no_grad()
+    def _batches(
+        self,
+        x: NDArray[Any],
+        rows: NDArray[np.int64] | None,
+        batch_size: int,
+        compute: Callable[[Tensor], Tensor],
+    ) -> Iterator[NDArray[Any]]:
+        n = len(x if rows is None else rows)
+        if n == 0:
             raise ValueError("There is nothing to predict: got 0 samples.")
         training = [module for module in self.modules() if module.training]
         self.eval()
-        parts = []
         try:
-            for start in range(0, len(x), batch_size):
-                raw = torch.tensor(x[start : start + batch_size], device=self.input_shift.device)
+            for start in range(0, n, batch_size):
+                chosen = slice(start, start + batch_size)
+                some = x[chosen] if rows is None else x[rows[chosen]]
+                raw = torch.tensor(some, device=self.input_shift.device)
                 view = eval_view(self.standardise(raw), self.augment)
-                parts.append(compute(view).cpu().numpy())
+                yield compute(view).cpu().numpy()
         finally:
             for module in training:  # a part that was frozen in eval mode stays so
                 module.training = True
-        return np.concatenate(parts)
 
     def save(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
         """Write config.json and model.safetensors into a folder.
@@ -285,6 +305,20 @@ class _InFloat64(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.encoder(x.double())
         return features
+
+
+def _joined(
+    parts: Iterator[NDArray[Any]], x: NDArray[Any], rows: NDArray[np.int64] | None
+) -> NDArray[Any]:
+    """All batches in one array, without a second copy of them."""
+    done, joined = 0, None
+    for part in parts:
+        if joined is None:
+            joined = np.empty((len(x if rows is None else rows), *part.shape[1:]), part.dtype)
+        joined[done : done + len(part)] = part
+        done += len(part)
+    assert joined is not None
+    return joined
 
 
 def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:

@@ -8,6 +8,7 @@ as the first steps have shown it.
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from rnc.training.record import Record, ShowRecord, Step
 
 LOOK_SECONDS = 0.1
-LOG_SECONDS = 600.0
-"""A log has a line at every tenth of a stage, or as often as this."""
+LOG_SECONDS, LOG_SHARE, LOG_MOST = 60.0, 0.05, 600.0
+"""A log has a line at every tenth of a stage, or as often as this; the longer it takes, the more
+seldom: after this share of the time, and LOG_MOST seconds, at most."""
 LOG_GAP = 5.0
 """Seconds between two lines at least."""
+RATE_SECONDS = 20.0
+"""How long steps are counted to tell how many there are in a second."""
 PACE_SECONDS, PACE_STEPS = 2.0, 3
 """How long and how many steps it takes to know the pace; of slow steps one is enough."""
 
@@ -93,7 +97,10 @@ class _TrainingBar:
         self.lock = threading.Lock()
         self.progress = _progress(stays)
         self.tasks: dict[str, TaskID] = {}
+        self.passing: set[str] = set()
+        """Names of bars that go as soon as another one comes."""
         self.first: Step | None = None
+        self.rate = _Rate()
         self.log = _Log(stays and not console.is_terminal)
 
     def start(self) -> None:
@@ -114,12 +121,20 @@ class _TrainingBar:
                 self._move(now)
 
     def _move(self, now: "Step") -> None:
-        task = self._task(now.stage)
+        task, name = self._task(now.stage), self._name(now.stage)
+        if not now.steps:
+            return
+        where, rate = f"step {now.done}/{now.steps}", self.rate.take(name, now)
+        pace = f"  {rate_words(rate)}" if rate else ""
         if now.epochs:
-            where = f"epoch {now.epoch}/{now.epochs}"
-            self.progress.update(task, total=now.epochs, completed=now.epochs_done, where=where)
-            self.log.step(self._name(now.stage), now)
+            where = f"epoch {now.epoch}/{now.epochs}  {where}"
+            self.progress.update(task, total=now.epochs, completed=now.epochs_done)
             self._weigh(now)
+        else:
+            self.passing.add(name)
+            self.progress.update(task, total=now.steps, completed=now.done)
+        self.progress.update(task, where=where + pace)
+        self.log.step(name, now, where, rate)
 
     def _weigh(self, now: "Step") -> None:
         """Say the cost when the pace is known; a quick first step has much to set up."""
@@ -147,9 +162,9 @@ class _TrainingBar:
             self.log.epoch(self._name(record.stage), where, numbers, record)
 
     def finish(self) -> None:
-        """Take away the bars of what has no end to count to."""
+        """Take away the bars of what has no end to count to, and of what only passes."""
         for task in self.progress.tasks:
-            if task.total is None:
+            if task.total is None or task.description in self.passing:
                 self.progress.remove_task(task.id)
                 del self.tasks[task.description]
 
@@ -173,21 +188,65 @@ class _TrainingBar:
         return f"{PULSE.label}  {stage}" if PULSE.label else stage
 
 
+class _Rate:
+    """How many steps there are in a second, by the times that training noted on its way.
+
+    Nothing waits for the device: a GPU is some steps behind, at the same pace.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.seen: deque[tuple[float, float]] = deque()
+
+    def take(self, name: str, now: "Step") -> float | None:
+        """Steps per second in the last RATE_SECONDS; None before there are two."""
+        if name != self.name:
+            self.name = name
+            self.seen.clear()
+        done = now.epochs_done * now.steps if now.epochs else float(now.done)
+        self.seen.append((now.at, done))
+        while len(self.seen) > 2 and now.at - self.seen[0][0] > RATE_SECONDS:
+            self.seen.popleft()
+        at, before = self.seen[0]
+        return (done - before) / (now.at - at) if now.at > at and done > before else None
+
+
+def rate_words(rate: float) -> str:
+    """A rate in words.
+
+    >>> rate_words(12.34), rate_words(0.25)
+    ('12.3 steps/s', '4.0 s/step')
+    """
+    return f"{rate:.1f} steps/s" if rate >= 1 else f"{1 / rate:.1f} s/step"
+
+
 class _Log:
     """The lines of a training that nobody watches."""
 
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
-        self.tenths, self.said_at, self.numbers = 0, time.perf_counter(), ""
-        self.name = ""
+        self.began = self.said_at = time.perf_counter()
+        self.tenths, self.numbers, self.name = 0, "", ""
 
-    def step(self, name: str, now: "Step") -> None:
+    def step(self, name: str, now: "Step", where: str, rate: float | None) -> None:
         """Write a line if a tenth of the stage is done, or a long time has passed."""
-        tenths, seconds = int(10 * now.epochs_done / now.epochs), time.perf_counter() - self.said_at
+        from rnc.training.cost import duration
+
         if name != self.name:
             self.name, self.tenths, self.numbers = name, 0, ""
-        if (tenths > self.tenths and seconds > LOG_GAP) or seconds > LOG_SECONDS:
+        left = now.epochs - now.epochs_done if now.epochs else 1 - now.done / now.steps
+        tenths = int(10 * (1 - left / (now.epochs or 1)))
+        time_now = time.perf_counter()
+        seconds = time_now - self.said_at
+        patience = max(LOG_SECONDS, min(LOG_MOST, LOG_SHARE * (time_now - self.began)))
+        if now.epochs and tenths > self.tenths and seconds > LOG_GAP:
             self._say(f"{name}  epoch {now.epoch}/{now.epochs}  {self.numbers}")
+            self.tenths = tenths
+        elif seconds > patience:
+            pace = ""
+            if rate is not None:
+                pace = f"  {rate_words(rate)}, {duration(left * now.steps / rate)} left"
+            self._say(f"{name}  {where}{pace}  {self.numbers}")
             self.tenths = tenths
 
     def epoch(self, name: str, where: str, numbers: str, record: "Record") -> None:

@@ -59,13 +59,12 @@ def leaks(table: "Table") -> list[tuple[str, str]]:
     ]
     if table.kind != "table" or len(rows) < _FEWEST_ROWS or len(inputs) != table.x.shape[1]:
         return []
-    x = _standardised(table.x[rows].astype(np.float64))
     y = _standardised(table.y[rows])
-    same = np.abs(x.T @ y) > _SAME * len(rows)
-    for i, j in np.argwhere(same):
-        name, column = inputs[i]
+    for i, (name, column) in enumerate(inputs):
         if column["type"] == "number" and name == column["name"]:
-            found.append((name, table.target_names[j]))
+            x = _standardised(table.x[rows, i].astype(np.float64))
+            same = np.abs(x @ y) > _SAME * len(rows)
+            found += [(name, table.target_names[j]) for j in np.flatnonzero(same)]
     return found
 
 

@@ -68,8 +68,8 @@ class PiecewiseMLP(nn.Module):
     def learn_bins(self, rows: Tensor) -> None:
         """Cut each column at its quantiles among these rows (n, p); equal ones leave no bin."""
         shares = np.linspace(0, 1, self.edges.shape[1])
-        quantiles = np.quantile(rows.double().cpu().numpy(), shares, axis=0)
-        self.edges.copy_(torch.from_numpy(quantiles.T))
+        for edges, column in zip(self.edges, rows.T, strict=True):  # one at a time in float64
+            edges.copy_(torch.from_numpy(np.quantile(column.double().cpu().numpy(), shares)))
 
     def forward(self, rows: Tensor) -> Tensor:
         """Features of the rows of a table."""

@@ -20,6 +20,7 @@ The first key is the name of the split. A score that is not defined is left out.
 
 import math
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,11 @@ from rnc.model import Regressor, input_shape_of
 from rnc.run.groups import Groups, groups_of, readable
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
+from rnc.training.record import told
 
 MOST_POINTS = 2000
 
-_CHUNK = 1024  # samples in memory at a time: those of a large table are mapped from disk
+_BATCH, _TOGETHER = 256, 256  # samples that an encoder sees at once, and such batches for a head
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +114,14 @@ def evaluate(
     distance = resolve_label_distance(label_distance)
     feature_similarity = resolve_similarity(similarity)
     samples = _samples(model, table, split)
-    features, prediction = _predict(model, table.x, samples)
     truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
+    features, prediction, extras = _predict(model, table.x, samples, rows)
     train = _train_targets(table, train_targets)
     scores: dict[str, Any] = {
         split: {
             **_scores(prediction, truth, train, angles=angles),
             **_circular_score(prediction, truth, distance),
-            **_order(features[rows], truth[rows], feature_similarity, distance),
+            **_order(features, truth[rows], feature_similarity, distance),
         },
         "n": {name: len(table.rows(name)) for name in SPLITS},
     }
@@ -130,7 +132,7 @@ def evaluate(
         groups = groups_of(values, samples)
         if groups is not None:
             scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
-            probe = readable(features[rows], groups.at(rows), seed)
+            probe = readable(features, groups.at(rows), seed)
             if probe is not None:
                 scores["readable"][name] = probe.score
                 scores["guessing"][name] = {"kind": probe.kind, "chance": probe.chance}
@@ -139,11 +141,9 @@ def evaluate(
     pictures = thumbnails(table.x, samples[pictured])
     if pictures:
         pictures["rows"] = pictured
-    frame, scores["columns"] = predictions_frame(
-        table, samples, prediction, extra_columns(model, features)
-    )
+    frame, scores["columns"] = predictions_frame(table, samples, prediction, extras)
     raw = None if table.raw is None else table.raw.iloc[samples[worst]].set_axis(worst)
-    return Evaluation(scores, frame, features[rows], rows, pictures, raw)
+    return Evaluation(scores, frame, features, rows, pictures, raw)
 
 
 def evaluate_run(
@@ -164,15 +164,29 @@ def evaluate_run(
 
 
 def _predict(
-    model: Regressor, x: NDArray[Any], samples: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], Columns]:
-    """Features (n, d) and predictions (n, t), with one pass through the encoder."""
-    starts = range(0, len(samples), _CHUNK)
-    features = np.concatenate([model.embed_prepared(x[samples[i : i + _CHUNK]]) for i in starts])
-    with torch.no_grad():
-        outputs = model.head(torch.from_numpy(features).to(model.input_shift.device))
-        prediction: Columns = model.head.decode(outputs).cpu().numpy()
-    return features, prediction
+    model: Regressor, x: NDArray[Any], samples: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], Columns, dict[str, Columns]]:
+    """Features (k, d) of chosen rows of the samples; predictions (n, t) and extras (n,) of all.
+
+    The encoder runs once, and the features of all samples are never in memory together.
+    """
+    batches = told(
+        "evaluating",
+        model.embed_batches(x, rows=samples, batch_size=_BATCH),
+        math.ceil(len(samples) / _BATCH),
+    )
+    kept, predictions, extras, done = [], [], [], 0
+    while several := list(islice(batches, _TOGETHER)):
+        features = np.concatenate(several)
+        with torch.no_grad():
+            outputs = model.head(torch.from_numpy(features).to(model.input_shift.device))
+            predictions.append(model.head.decode(outputs).cpu().numpy())
+        extras.append(extra_columns(model, features))
+        here = rows[(rows >= done) & (rows < done + len(features))] - done
+        kept.append(features[here])
+        done += len(features)
+    joined = {name: np.concatenate([part[name] for part in extras]) for name in extras[0]}
+    return np.concatenate(kept), np.concatenate(predictions), joined
 
 
 def draw(n: int, limit: int, seed: int = 0) -> NDArray[np.int64]:

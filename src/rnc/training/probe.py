@@ -19,6 +19,7 @@ its error is less by two standard errors of the difference, over LEAST_ROWS or m
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,8 @@ from rnc.heads import Head, HeadConfig
 from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
 from rnc.training.balance import balance_weights
+from rnc.training.blocks import Blocks, as_blocks, mean_and_variance
+from rnc.training.record import told
 from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
@@ -56,9 +59,9 @@ class HeadFit(NamedTuple):
 
 def solve_head(
     head: Head,
-    features: Tensor,
+    features: Tensor | Blocks,
     targets: Tensor,
-    val_features: Tensor,
+    val_features: Tensor | Blocks,
     val_targets: Tensor,
     *,
     steps: int = 200,
@@ -74,7 +77,7 @@ def solve_head(
 
     Args:
         head: of any kind; those that are not convex end at a minimum nearby.
-        features: of training, (n, d).
+        features: of training, (n, d); a tensor, or blocks of `rnc.training.blocks`.
         targets: of training, (n, t).
         val_features: (m, d).
         val_targets: (m, t).
@@ -84,9 +87,11 @@ def solve_head(
         balance: the exponent of further weights density(y)^-balance; None chooses from BALANCES.
         period: the length of the circle that targets are on, for their density.
     """
-    data = _Data(head, features, targets, val_features, val_targets, measure, weights, period)
+    both = as_blocks(features), as_blocks(val_features)
+    data = _Data(head, *both, targets, val_targets, measure, weights, period)
     search = _Search(data, steps)
-    found = [search.solve(balance or 0.0, penalty) for penalty in sorted(PENALTIES, reverse=True)]
+    penalties = told("solving", sorted(PENALTIES, reverse=True), len(PENALTIES))
+    found = [search.solve(balance or 0.0, penalty) for penalty in penalties]
     best = _best(found)
     if balance is None and len(val_targets) >= LEAST_ROWS and math.isfinite(best.error):
         balanced = search.balanced(best)
@@ -141,9 +146,9 @@ class _Data:
     def __init__(
         self,
         head: Head,
-        features: Tensor,
+        features: Blocks,
+        val_features: Blocks,
         targets: Tensor,
-        val_features: Tensor,
         val_targets: Tensor,
         measure: Measure,
         weights: Tensor | None,
@@ -151,13 +156,14 @@ class _Data:
     ) -> None:
         self.head, self.targets, self.val_targets = head, targets, val_targets
         self.measure, self.period = measure, period
-        self.shift = features.double().mean(dim=0)
-        scale = features.double().var(dim=0).mean().sqrt()
+        self.shift, variance = mean_and_variance(features)
+        scale = variance.mean().sqrt()
         self.scale = torch.where(scale > 0, scale, 1.0)
-        self.standard = (features - self.shift) / self.scale
-        self.val_standard = (val_features - self.shift) / self.scale
+        standardise = partial(_standardise, shift=self.shift, scale=self.scale)
+        self.standard = features.map(standardise)  # by no method: a cycle would keep its file open
+        self.val_standard = val_features.map(standardise)
         self.config, units = _in_deviations(head.config, targets)
-        self.units = units.to(self.standard)
+        self.units = units.to(self.shift)
         self.weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
 
     def balanced_weights(self, balance: float) -> Tensor:
@@ -182,12 +188,19 @@ class _Data:
         """Give the head a solution, for features as they are and in its own units; its loss."""
         if not math.isfinite(found.error):
             return math.inf
-        outputs = self.standard @ found.weight.T + found.bias
-        loss = (self.weights * self.head.loss(outputs * self.units, self.targets)).mean()
+        losses = []
+        for index, rows in self.standard.parts():
+            outputs = rows @ found.weight.T + found.bias
+            losses.append(self.head.loss(outputs * self.units, self.targets[index]))
+        loss = (self.weights * torch.cat(losses)).mean()
         weight = found.weight / self.scale
         self.head.linear.weight.copy_(weight * self.units[:, None])
         self.head.linear.bias.copy_((found.bias - weight @ self.shift) * self.units)
         return float(loss)
+
+
+def _standardise(features: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    return (features - shift) / scale
 
 
 class _Search:
@@ -195,7 +208,7 @@ class _Search:
 
     def __init__(self, data: _Data, steps: int) -> None:
         self.data, self.steps = data, steps
-        self.trial = Head(data.config).to(data.standard)
+        self.trial = Head(data.config).to(data.shift)
         torch.nn.init.zeros_(self.trial.linear.weight)
         torch.nn.init.zeros_(self.trial.linear.bias)
         self.solver = make_solver(self.trial, data.standard, data.targets)
@@ -215,7 +228,8 @@ class _Search:
     @torch.no_grad()
     def _as_it_is(self, balance: float, penalty: float) -> _Solved:
         data, linear = self.data, self.trial.linear
-        predicted = self.trial.decode(self.trial(data.val_standard))
+        parts = (rows for _, rows in data.val_standard.parts())
+        predicted = torch.cat([self.trial.decode(self.trial(rows)) for rows in parts])
         is_finite = bool(predicted.isfinite().all())
         error = data.measure(predicted, data.val_targets) if is_finite else math.inf
         weight, bias = linear.weight.detach().clone(), linear.bias.detach().clone()

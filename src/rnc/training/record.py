@@ -3,9 +3,12 @@
 Kept apart from the loop, which takes seconds to import.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ ShowRecord = Callable[[Record], None]
 
 
 class Step(NamedTuple):
-    """A place in a training: so many steps of an epoch are done."""
+    """A place in a training: so many steps of an epoch are done, or of what has no epochs."""
 
     stage: str
     """The stage, or what is being done where there are no epochs to count."""
@@ -45,7 +48,7 @@ class Step(NamedTuple):
     epochs: int = 0
     done: int = 0
     steps: int = 0
-    """Of an epoch."""
+    """Of an epoch, or in all; 0 where they cannot be counted."""
     at: float = 0.0
     """Seconds, by `time.perf_counter`."""
 
@@ -65,3 +68,10 @@ class Pulse:
 
 
 PULSE = Pulse()
+
+
+def told(stage: str, items: Iterable[Item], steps: int) -> Iterator[Item]:
+    """The items, each a step of something that has no epochs; the pulse says how far it is."""
+    for done, item in enumerate(items):
+        PULSE.now = Step(stage, done=done, steps=steps, at=time.perf_counter())
+        yield item

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rnc.heads import Head, HeadConfig
+from rnc.training.blocks import Blocks, Held, as_blocks, pulled, times
 
 ROUNDED_CORNER = 0.03
 """How far from 0 the corner of l1 is rounded off, in scales of the head."""
@@ -45,12 +46,12 @@ def slope_of(config: HeadConfig) -> Slope | None:
     return None
 
 
-def make_solver(head: Head, features: Tensor, targets: Tensor) -> "Newton | Lbfgs":
+def make_solver(head: Head, features: Tensor | Blocks, targets: Tensor) -> "Newton | Lbfgs":
     """What moves a head in float64 to its minimum, from where it is.
 
     The features are (n, d), centred and of about unit size, in float64; targets are (n, t).
     """
-    slope = slope_of(head.config)
+    slope, features = slope_of(head.config), as_blocks(features)
     if slope is None:
         return Lbfgs(head, features, targets)
     return Newton(head, slope, features, targets)
@@ -59,9 +60,9 @@ def make_solver(head: Head, features: Tensor, targets: Tensor) -> "Newton | Lbfg
 class Lbfgs:
     """Any loss, by L-BFGS."""
 
-    def __init__(self, head: Head, features: Tensor, targets: Tensor) -> None:
+    def __init__(self, head: Head, features: Blocks, targets: Tensor) -> None:
         self.head, self.features, self.targets = head, features, targets
-        self.weights = features.new_ones(len(features))
+        self.weights = torch.ones(len(targets), dtype=torch.float64, device=features.device)
 
     def weigh(self, weights: Tensor) -> None:
         """Let each sample count this much from now on: (n,), with mean 1."""
@@ -76,10 +77,14 @@ class Lbfgs:
 
         def objective() -> Tensor:
             optimizer.zero_grad()
-            loss = (self.weights * head.loss(head(self.features), self.targets)).mean()
-            total = loss + penalty * head.linear.weight.square().sum()
+            total: Tensor = penalty * head.linear.weight.square().sum()
             torch.autograd.backward(total)
-            return total
+            for index, rows in self.features.parts():
+                losses = self.weights[index] * head.loss(head(rows), self.targets[index])
+                share = losses.mean() * (len(losses) / len(self.targets))
+                torch.autograd.backward(share)
+                total = total + share
+            return total.detach()
 
         optimizer.step(objective)  # type: ignore[no-untyped-call]
 
@@ -87,15 +92,17 @@ class Lbfgs:
 class Newton:
     """A loss whose slope has two knees, by Newton's method, one target after the other."""
 
-    def __init__(self, head: Head, slope: Slope, features: Tensor, targets: Tensor) -> None:
+    def __init__(self, head: Head, slope: Slope, features: Blocks, targets: Tensor) -> None:
         self.head, self.basis = head, None
-        if features.shape[1] > features.shape[0]:  # ridge weights are sums of the samples' features
-            self.basis, triangle = torch.linalg.qr(features.T)
-            features = triangle.T
-        rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+        # With fewer samples than features, ridge weights are sums of the samples' features.
+        if isinstance(features, Held) and features.shape[1] > features.shape[0]:
+            self.basis, triangle = torch.linalg.qr(features.rows.T)
+            features = Held(triangle.T)
+        rows, width = features.map(_with_one), features.shape[1] + 1
         columns = zip(targets.unbind(1), head.config.shift, head.config.scale, strict=True)
         self.each = [
-            OneTarget(rows, (y.double() - shift) / scale, slope) for y, shift, scale in columns
+            OneTarget(rows, width, (y.double() - shift) / scale, slope)
+            for y, shift, scale in columns
         ]
 
     def weigh(self, weights: Tensor) -> None:
@@ -116,11 +123,16 @@ class Newton:
         linear.bias.copy_(found[:, -1])
 
 
+def _with_one(rows: Tensor) -> Tensor:
+    """The rows with a 1 in the end, which the bias is multiplied by: (n, d) -> (n, d + 1)."""
+    return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+
+
 class OneTarget:
     """The loss of one target, sum_i share_i loss(rows_i . weight - u_i); the bias comes last."""
 
-    def __init__(self, rows: Tensor, u: Tensor, slope: Slope) -> None:
-        self.rows, self.u, self.slope = rows, u, slope
+    def __init__(self, rows: Blocks, width: int, u: Tensor, slope: Slope) -> None:
+        self.rows, self.width, self.u, self.slope = rows, width, u, slope
         self.weigh(torch.full_like(u, 1 / len(u)))
 
     def weigh(self, shares: Tensor) -> None:
@@ -128,7 +140,7 @@ class OneTarget:
         self.shares = shares
         self.bent = torch.zeros_like(self.u, dtype=torch.bool)
         """Which samples the matrix is made of: the sum of their shares of row^T row."""
-        self.matrix = self.rows.new_zeros(self.rows.shape[1], self.rows.shape[1])
+        self.matrix = self.u.new_zeros(self.width, self.width)
 
     def minimise(self, weight: Tensor, penalty: float, steps: int) -> Tensor:
         """The weights at the minimum, from given ones on."""
@@ -137,10 +149,10 @@ class OneTarget:
         ridge[-1] = 0
         least = ridge.clone()
         least[-1] = LEAST_BEND * curvature
-        residuals, length = self.rows @ weight - self.u, weight.new_ones(())
+        residuals, length = times(self.rows, weight) - self.u, weight.new_ones(())
         for _ in range(steps):
             pull = self.shares * curvature * residuals.clamp(-knee, knee)
-            gradient = self.rows.T @ pull + ridge * weight
+            gradient = pulled(self.rows, pull) + ridge * weight
             if not (gradient.abs().max() > FLAT) & (length > 0):
                 break
             self._bend(residuals.abs() <= knee)
@@ -149,7 +161,7 @@ class OneTarget:
             if failed:
                 break
             step = -torch.cholesky_solve(gradient[:, None], factor)[:, 0]
-            change = self.rows @ step
+            change = times(self.rows, step)
             length = self._length(residuals, change, gradient @ step, ridge @ step.square())
             weight, residuals = weight + length * step, residuals + length * change
         return weight
@@ -157,8 +169,8 @@ class OneTarget:
     def _bend(self, bent: Tensor) -> None:
         """Let the matrix be made of these samples."""
         for sign, moved in ((1, bent & ~self.bent), (-1, self.bent & ~bent)):
-            rows, shares = self.rows[moved], self.shares[moved]
-            self.matrix.addmm_(rows.T, rows * shares[:, None], alpha=sign)
+            for index, rows in self.rows.parts(moved):
+                self.matrix.addmm_(rows.T, rows * self.shares[index][:, None], alpha=sign)
         self.bent = bent
 
     def _length(self, residuals: Tensor, change: Tensor, slope: Tensor, ridge: Tensor) -> Tensor:

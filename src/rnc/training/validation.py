@@ -11,7 +11,9 @@ from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
+from rnc.training.blocks import Blocks, Spilled, are_many
 from rnc.training.probe import HeadFit, probe_error, solve_head
+from rnc.training.record import told
 
 if TYPE_CHECKING:  # takes seconds to import
     from lightning.fabric import Fabric
@@ -35,7 +37,8 @@ class Validation:
     def model_error(self) -> float:
         """The error of the model's predictions; infinite if one is not finite."""
         rows = self.table.rows("val")
-        return self._error(self.model.predict_prepared(self.table.x[rows]), self.table.y[rows])
+        predicted = self.model.predict_prepared(self.table.x, rows=rows)
+        return self._error(predicted, self.table.y[rows])
 
     def head_error(self, features: Tensor, targets: Tensor) -> float:
         """The error of the head on given features (n, d) for targets (n, t)."""
@@ -56,15 +59,25 @@ class Validation:
         rows, device = self.table.rows(split), self.fabric.device
         if limit is not None and len(rows) > limit:
             rows = rows[np.linspace(0, len(rows) - 1, limit).astype(int)]
-        features = torch.tensor(self.model.embed_prepared(self.table.x[rows]), device=device)
-        return features, torch.tensor(self.table.y[rows], device=device)
+        features = torch.from_numpy(self.model.embed_prepared(self.table.x, rows=rows))
+        return features.to(device), torch.tensor(self.table.y[rows], device=device)
+
+    def _blocks(self, split: str) -> tuple[Tensor | Blocks, Tensor]:
+        """What `embedded` returns for all rows; in a file if they are many."""
+        rows, d = self.table.rows(split), self.model.head.config.d
+        if not are_many((len(rows), d), self.fabric.device):
+            return self.embedded(split)
+        size = 256
+        batches = self.model.embed_batches(self.table.x, rows=rows, batch_size=size)
+        batches = told("features", batches, math.ceil(len(rows) / size))
+        return Spilled.write(batches, (len(rows), d)), torch.tensor(self.table.y[rows])
 
     def solve_head(self, weights: Tensor | None, balance: float | None) -> HeadFit:
         """Solve the head on the encoder as it is; the arguments are those of `solve_head`."""
         return solve_head(
             self.model.head,
-            *self.embedded("train"),
-            *self.embedded("val"),
+            *self._blocks("train"),
+            *self._blocks("val"),
             measure=self.measure,
             weights=weights,
             balance=balance,
