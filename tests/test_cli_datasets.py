@@ -148,6 +148,19 @@ def test_bins_of_a_dataset_span_its_range_and_serve_what_counts_in_bins(name: st
     assert list(zip(low, high, strict=True)) == list(dataset.ranges.values())
 
 
+def test_a_search_among_heads_gives_bins_to_those_that_have_them(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    root = dataset_copies.agedb(tmp_path / "data")
+    words = ["search", "agedb", "--root", root, *FAST, "--scheme", "end2end"]
+    code, text = run(*words, "--choice", "head=l1,dex", "--out", tmp_path / "study")
+    assert code == 0, text
+    assert pd.read_csv(tmp_path / "study" / "trials.csv")["state"].tolist() == ["complete"] * 2
+    study = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert (study["low"], study["high"], study["step"]) == (0.0, 101.0, 1.0)
+    best = json.loads((tmp_path / "study" / "best.json").read_text())["config"]
+    assert best["high"] == {"l1": None, "dex": 101.0}[best["head"]]
+
+
 def test_a_run_on_a_dataset_is_evaluated_on_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ OTHER: dict[str, Any] = {
     "keep": "last",
     "finetune_keep": "last",
     "head_lr": 0.02,
+    "head_weight_decay": 0.1,
     "head_solver": "sgd",
     "balance": 0.5,
     "temperature": 2.0,
@@ -123,6 +124,7 @@ def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
         ("rnc_weight", 0),
         ("warm_up", 0),
         ("balance", 0),
+        ("head_weight_decay", 0),
     ],
 )
 def test_a_number_has_a_least_value(name: str, least: int) -> None:

@@ -334,7 +334,7 @@ def test_the_default_is_the_grid_of_the_paper():
     }
     quick = default_space(FitConfig(preset="quick", scheme="end2end"))
     assert list(quick) == ["lr", "weight_decay"]
-    assert quick["lr"].values == [0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01]
+    assert quick["lr"].values == (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01)
 
 
 def test_a_study_of_other_options_or_data_is_not_continued(tmp_path, written):

@@ -17,7 +17,7 @@ from rnc.loss.theory import lower_bound
 from rnc.metrics import angular_error, mae
 from rnc.model import Regressor
 from rnc.training import loop
-from rnc.training.optimizers import learning_rate
+from rnc.training.optimizers import learning_rate, make_optimizer
 from rnc.training.recipes import AUTO, build_regressor, train
 from rnc.training.record import Record
 from training_cases import (
@@ -154,6 +154,16 @@ def test_clip_bounds_the_step() -> None:
         moved.append(float((after - before).norm()))
     assert moved[0] > 1e-2
     assert moved[1] == pytest.approx(0.1 * 1e-3, rel=1e-2)
+
+
+def test_sgd_has_the_momentum_of_the_released_code() -> None:
+    weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer, places = make_optimizer("sgd", [weight], 0.1, 0.0), []
+    for _ in range(3):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        places.append(weight.item())
+    assert places == pytest.approx([-0.1, -0.1 - 0.19, -0.1 - 0.19 - 0.271])
 
 
 def test_records_say_where_training_is() -> None:

@@ -120,6 +120,7 @@ class RnCRegressor(
         keep: Keep | None = None,
         finetune_keep: Keep = "best",
         head_lr: float | None = None,
+        head_weight_decay: float = 0.0,
         head_solver: Solver | None = None,
         balance: float | None = None,
         temperature: float = 2.0,

@@ -65,15 +65,16 @@ def search(
     """
     from rnc.config import FitConfig
     from rnc.run.start import suit_dataset
-    from rnc.search import check_space
+    from rnc.search import check_space, searches_bins
     from rnc.search import search as run_search
 
     with friendly(f"The same command continues the study ({out})."):
         flags, config = take(options, DataFlags), take(options, FitConfig)
-        config = suit_dataset(config, source_of(flags).dataset, typed_fields(context, config))
         space = dict([*map(_range, ranges or []), *map(_choice, choices or [])])
         if space:
             check_space(space, config)  # before data are read, which may take long
+        given, dataset = typed_fields(context, config), source_of(flags).dataset
+        config = suit_dataset(config, dataset, given, uses_bins=searches_bins(config, space))
         table, _ = read_source(flags, config)
         describe(table)
         with steps_bar() as show:

@@ -14,7 +14,7 @@ from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
 from rnc.heads import PerTarget
-from rnc.heads.registry import HeadOptions
+from rnc.heads.registry import HEADS, HeadOptions
 from rnc.loss.pairwise import Pairwise, circular
 from rnc.methods import registry
 from rnc.methods.objective import MethodOptions
@@ -136,6 +136,9 @@ class FitConfig:
         "or the last, which shows where fine-tuning harms",
     ] = "best"
     head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
+    head_weight_decay: Annotated[
+        float, "of the head by sgd; an exact head chooses its penalty on validation instead"
+    ] = 0.0
     head_solver: Annotated[
         Solver | None, "exact: solve the convex head; sgd: as in the paper, its preset's default"
     ] = None
@@ -244,6 +247,11 @@ class FitConfig:
         """Whether low, high and step serve a method beside the head."""
         specs = (self.objective_spec, self.regularizer_spec)
         return self.lds or any(spec is not None and spec.uses_bins for spec in specs)
+
+    @property
+    def uses_bins(self) -> bool:
+        """Whether low, high and step serve the head or a method beside it."""
+        return HEADS[self.head].binned or self.counts_in_bins
 
     @property
     def contrast_views(self) -> int:

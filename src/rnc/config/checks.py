@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from rnc.augment.configs import AUGMENTS
+from rnc.config.presets import preset_values
 from rnc.heads.registry import HEADS, find_head
 from rnc.loss.pairwise import resolve_label_distance, resolve_similarity
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 _COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives", "prototypes")
 _SIZES = ("image_size", "projection_size")
 _MAY_BE_0 = (
-    "head_epochs", "views", "weight_decay", "lr_decay", "rnc_weight", "warm_up", "balance",
-    "queue", "chunk",
+    "head_epochs", "views", "weight_decay", "head_weight_decay", "lr_decay", "rnc_weight",
+    "warm_up", "balance", "queue", "chunk",
 )  # fmt: skip
 _LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
 _RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")
@@ -33,6 +34,7 @@ def check_config(config: "FitConfig") -> None:
         if value is not None and not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number; got {value!r}.")
     _check_average(config)
+    _check_head_decay(config)
     resolve_similarity(config.similarity)  # evaluation needs both, whatever the scheme
     if config.label_distance != "circular":
         resolve_label_distance(config.label_distance)
@@ -71,6 +73,17 @@ def _check_average(config: "FitConfig") -> None:
         "average must be a decay from 0 to 1, such as 0.999, or a whole number of epochs; got "
         f"{value!r}."
     )
+
+
+def _check_head_decay(config: "FitConfig") -> None:
+    if not config.head_weight_decay or config.scheme not in ("probe", "two-stage", "auto"):
+        return
+    if (config.head_solver or preset_values(config, None, None)["head_solver"]) == "exact":
+        raise ValueError(
+            f"head_weight_decay={config.head_weight_decay} is for a head that sgd trains. An exact "
+            "head has a ridge penalty, which it chooses on validation by itself. Leave "
+            "head_weight_decay out, or use head_solver='sgd', as preset paper does."
+        )
 
 
 def _check_crop(config: "FitConfig") -> None:

@@ -18,7 +18,6 @@ from rnc.data.inputs import essential
 from rnc.data.table import Table
 from rnc.encoders import check_encoder
 from rnc.files import contents, read_tensors
-from rnc.heads.registry import HEADS
 from rnc.lock import check_free
 from rnc.loss.distributed import is_first_process
 from rnc.loss.pairwise import distances_of
@@ -69,19 +68,21 @@ def check_evaluation(table: Table, config: FitConfig) -> None:
     distances_of(config.distance, first, first)
 
 
-def suit_dataset(config: FitConfig, name: str | None, given: Collection[str] = ()) -> FitConfig:
+def suit_dataset(
+    config: FitConfig, name: str | None, given: Collection[str] = (), *, uses_bins: bool = False
+) -> FitConfig:
     """The config with what the paper has for one of its datasets: bins, label distance, flips.
 
     Args:
         config: of the run; its head and methods say whether bins are of use.
         name: of the dataset; None for other data, whose config stays as it is.
         given: fields that the user chose, which stay, too.
+        uses_bins: whether bins are of use although this head and these methods have none.
     """
     if name is None:
         return config
     dataset = find_dataset(name)
-    counts = HEADS[config.head].binned or config.counts_in_bins
-    fields = {**dataset.fit, **(dataset.bins if counts else {})}
+    fields = {**dataset.fit, **(dataset.bins if uses_bins or config.uses_bins else {})}
     return replace(config, **{key: value for key, value in fields.items() if key not in given})
 
 

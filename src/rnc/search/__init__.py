@@ -1,7 +1,15 @@
 """Search: Optuna over fields of FitConfig, by the validation error alone."""
 
 from rnc.search.folder import Trial, without_test
-from rnc.search.space import Choice, Range, Space, check_space, default_space, field_type
+from rnc.search.space import (
+    Choice,
+    Range,
+    Space,
+    check_space,
+    default_space,
+    field_type,
+    searches_bins,
+)
 from rnc.search.study import search
 
 __all__ = [
@@ -13,5 +21,6 @@ __all__ = [
     "default_space",
     "field_type",
     "search",
+    "searches_bins",
     "without_test",
 ]

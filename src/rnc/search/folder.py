@@ -21,6 +21,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from rnc.config import SPEED_ONLY, FitConfig
 from rnc.data.table import Table
 from rnc.files import contents, write_json, write_text
+from rnc.search.space import trial_config
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def write_trials(
             "trial": best.number,
             "validation_error": best.validation_error,
             "params": best.params,
-            "config": dataclasses.replace(base, **best.params).to_json(),
+            "config": trial_config(base, best.params).to_json(),
         }
         write_json(out / "best.json", content)
 

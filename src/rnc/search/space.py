@@ -1,5 +1,6 @@
 """Where to search: fields of FitConfig, and what each may be."""
 
+import dataclasses
 import math
 import types
 from collections.abc import Mapping, Sequence
@@ -7,10 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rnc.config import FitConfig
-
-_RATES = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
-_DECAYS = (1e-6, 1e-5, 1e-4, 1e-3)
-_TEMPERATURES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+from rnc.config.grid import stage_grid
 
 
 @dataclass(frozen=True)
@@ -35,19 +33,8 @@ Space = Mapping[str, Range | Choice]
 
 
 def default_space(base: FitConfig, kind: str | None = None) -> dict[str, Range | Choice]:
-    """The paper's grid of rate, weight decay and temperature.
-
-    AdamW gets a hundredth of the rates, which the paper chose for SGD (our choice). The temperature
-    is that of the objective, if this has one and a part in the scheme. `kind` is that of the data.
-    """
-    scale = 0.01 if base.resolve(kind=kind).optimizer == "adamw" else 1.0
-    space: dict[str, Range | Choice] = {
-        "lr": Choice([round(rate * scale, 6) for rate in _RATES]),
-        "weight_decay": Choice(_DECAYS),
-    }
-    if base.uses_objective and (name := base.objective_spec.temperature) is not None:
-        space[name] = Choice(_TEMPERATURES)
-    return space
+    """The paper's grid of rate, weight decay and temperature, as `stage_grid` has it."""
+    return {name: Choice(values) for name, values in stage_grid(base, kind).items()}
 
 
 def field_type(name: str) -> Any:
@@ -76,6 +63,35 @@ def check_space(space: Space, base: FitConfig) -> dict[str, Range | Choice]:
         for value in values:
             FitConfig.from_json({**base.to_json(), name: value})  # raises where it is refused
     return checked
+
+
+_BIN_FIELDS = ("low", "high", "step")
+_COUNTING = ("head", "objective", "regularizer", "lds")
+"""Fields that say whether bins are of use."""
+
+
+def searches_bins(base: FitConfig, space: Space) -> bool:
+    """Whether some head or method of a checked space has a use for bins."""
+    return any(
+        dataclasses.replace(base, **{name: value}).uses_bins
+        for name, part in space.items()
+        if name in _COUNTING and isinstance(part, Choice)
+        for value in part.values
+    )
+
+
+def trial_config(base: FitConfig, params: Mapping[str, Any]) -> FitConfig:
+    """The config of a trial; bins of the base stay out of a head that is searched and has none.
+
+    >>> base = FitConfig(low=0, high=101, step=1)
+    >>> [trial_config(base, {"head": head}).high for head in ("l1", "dex")]
+    [None, 101]
+    """
+    config = dataclasses.replace(base, **params)
+    if config.uses_bins or not any(name in params for name in _COUNTING):
+        return config
+    unused: dict[str, Any] = {name: None for name in _BIN_FIELDS if name not in params}
+    return dataclasses.replace(config, **unused)
 
 
 def _members(kind: Any) -> tuple[Any, ...]:

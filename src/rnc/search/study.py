@@ -4,7 +4,6 @@ Every process that searches with the same storage and study name is a worker of 
 writes a heartbeat; when that stops, another one does its trial again.
 """
 
-import dataclasses
 import json
 import math
 import os
@@ -33,7 +32,7 @@ from rnc.search.folder import (
     without_test,
     write_trials,
 )
-from rnc.search.space import Choice, Range, Space, check_space, default_space
+from rnc.search.space import Choice, Range, Space, check_space, default_space, trial_config
 from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
@@ -209,7 +208,7 @@ class _Worker:
     def _config(self, trial: optuna.Trial) -> FitConfig:
         params = {name: _suggest(trial, name, part) for name, part in self.space.items()}
         try:
-            return dataclasses.replace(self.base, **params)
+            return trial_config(self.base, params)
         except ValueError as problem:  # options that do not go together
             trial.set_user_attr(_ENDED, "impossible")
             raise optuna.TrialPruned from problem

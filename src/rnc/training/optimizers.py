@@ -18,7 +18,7 @@ def make_optimizer(
     graphed: bool = False,
     scaled: bool = False,
 ) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as in the paper, or AdamW; on a GPU as one fused kernel.
+    """SGD with momentum 0.9, as released, or AdamW; on a GPU as one fused kernel.
 
     If `graphed`, a CUDA graph can hold a step: the learning rate is a tensor that `set_rate`
     changes. Steps round in the same way with it and without. If gradients are `scaled` for 16-bit

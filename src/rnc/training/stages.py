@@ -319,7 +319,7 @@ class SchemeRunner:
             batch_size=config.head_batch_size,
             lr=config.head_lr,
             lr_decay=0.2,
-            weight_decay=0.0,
+            weight_decay=config.head_weight_decay,
             mixed=False,
             passes=1,
             warm_up=0,
