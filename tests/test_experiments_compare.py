@@ -11,7 +11,14 @@ from typer.testing import CliRunner
 from rnc.cli import app
 from rnc.config import FitConfig
 from rnc.experiments import Data, Method, compare
-from rnc.experiments.comparison import FINETUNED, METHODS, PROBED, REGRESSION, comparison_plan
+from rnc.experiments.comparison import (
+    FINETUNED,
+    METHODS,
+    PROBED,
+    REGRESSION,
+    comparison_plan,
+    methods_named,
+)
 from rnc.experiments.plan import Row, Setting, base_config
 from rnc.experiments.store import run_key
 from rnc.experiments.write import table
@@ -130,12 +137,12 @@ def test_methods_for_one_target_are_left_out_with_two(tmp_path: Path) -> None:
     assert said[0] == "LDE left out: it needs one target, own has 2."
 
 
-def test_the_command_compares_on_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(compare.__kwdefaults__, "methods", [METHODS[5]])
+def test_the_command_compares_on_a_file(tmp_path: Path) -> None:
     lines = "".join(f"{i * i},{2 * i + i % 7}\n" for i in range(90))
     (tmp_path / "houses.csv").write_text("area,price\n" + lines)
     words = ["compare", str(tmp_path / "houses.csv"), "--target", "price", "--seeds", "1"]
     words += ["--epochs", "1", "--batch-size", "16", "--out", str(tmp_path / "out")]
+    words += ["--method", "L1"]
     result = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
     assert f"| *{REGRESSION}* |" in result.stdout
@@ -145,6 +152,16 @@ def test_the_command_compares_on_a_file(tmp_path: Path, monkeypatch: pytest.Monk
     config = json.loads((folder / "config.json").read_text())
     assert config["data"]["source"] == str(tmp_path / "houses.csv")
     assert config["fit"]["preset"] == "quick"
+
+
+def test_lines_are_chosen_by_name() -> None:
+    assert [method.name for method in methods_named(["C-Mixup", "SupCon"])] == ["SupCon", "C-Mixup"]
+    assert methods_named([]) == list(METHODS)
+    result = CliRunner().invoke(app, ["compare", "--method", "Mixup"], env={"COLUMNS": "900"})
+    assert result.exit_code == 2
+    assert "There is no method 'Mixup' in the comparison; known are 'SimCLR', 'DINO'" in (
+        result.output
+    )
 
 
 def test_every_method_of_the_registries_has_a_row() -> None:

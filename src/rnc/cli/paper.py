@@ -14,7 +14,7 @@ from rnc.cli.terminal import GOES_ON, console, friendly, stdout, typed_command
 
 if TYPE_CHECKING:
     from rnc.config import FitConfig
-    from rnc.experiments import Data
+    from rnc.experiments import Data, Tuning
 
 _DIGITS = "digits"
 _SOURCES = f"digits, a dataset's name, or a {DATA_FILES} file"
@@ -30,6 +30,7 @@ def compare(
     source: Annotated[str, typer.Argument(help=_SOURCES)] = _DIGITS,
     out: Annotated[Path, "folder for the runs and the table"] = Path("runs/compare"),
     seeds: Seeds = 3,
+    method: Annotated[list[str] | None, "train only this method; may repeat"] = None,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
     **options: Any,
@@ -40,22 +41,25 @@ def compare(
 
         rnc compare
         rnc compare houses.csv --target price --seeds 5 --out runs/houses-compared
+        rnc compare houses.csv --target price --method "RnC(L1)" --method C-Mixup
 
     Probe and fine-tuning of RnC, SupCon, SimCLR and DINO, and the regression methods end to end,
     with one encoder, rate and number of epochs. On the digits it takes about eight minutes on a
     CPU. Runs that are finished are not trained again.
     """
     from rnc.config import FitConfig
-    from rnc.experiments.comparison import NAME, compare
+    from rnc.experiments.comparison import NAME, compare, methods_named
     from rnc.experiments.plan import without_line_fields
     from rnc.experiments.write import table
 
     with friendly(GOES_ON), training_bar(stays=False) as show:
+        methods = methods_named(method or ())  # before data are read, which may take long
         fit = _fit_fields(context, {**options, "preset": preset})
         config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
         rows = compare(
             _read(take({**options, "source": source}, DataFlags), config),
             out,
+            methods=methods,
             seeds=seeds,
             preset=config.preset,
             fit=fit,
@@ -94,6 +98,20 @@ def reproduce(
         typer.Option(min=1, help="how many; default: 3, for std 5; with preset quick 1, for std 3"),
     ] = None,
     method: Annotated[list[str] | None, "train only this method of the table; may repeat"] = None,
+    tune: Annotated[
+        bool, "first choose rate, weight decay and temperature of each method on validation"
+    ] = False,
+    tune_trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="so many of the paper's grid per stage, at random (1000: all); default: one "
+            "option after another",
+        ),
+    ] = None,
+    tune_epochs: Annotated[
+        int | None, typer.Option(min=1, help="of a trial; default: those of the table")
+    ] = None,
     finished: Annotated[bool, "train nothing: the table of what is finished"] = False,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
@@ -107,6 +125,7 @@ def reproduce(
         rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
         rnc reproduce all --data houses.csv --target price --nuisance town
         rnc reproduce recipe --data houses.csv --target price --out studies/houses
+        rnc reproduce sota --data agedb --root data --preset paper --tune --out runs/agedb
 
     Runs that are finished are not trained again, whichever table they were trained for.
     """
@@ -134,12 +153,25 @@ def reproduce(
             fit=fit,
             end2end_lr=end2end_lr,
             methods=method or (),
+            tune=_tuning(tune, tune_trials, tune_epochs),
             train=not finished,
             map_method=map_method,
             command=typed_command(),
             show=show,
             say=partial(print, flush=True),
         )
+
+
+def _tuning(tune: bool, trials: int | None, epochs: int | None) -> "Tuning | None":
+    """How to tune; None for not at all."""
+    from rnc.experiments import Tuning
+
+    if tune:
+        return Tuning(trials, epochs)
+    given = {"--tune-trials": trials, "--tune-epochs": epochs}
+    if alone := [flag for flag, value in given.items() if value is not None]:
+        raise ValueError(f"{' and '.join(alone)} without --tune has no use. Add --tune.")
+    return None
 
 
 def _fit_fields(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:

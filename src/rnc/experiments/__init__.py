@@ -2,6 +2,7 @@
 
     reproduce("main", "digits", "runs/paper")
     reproduce("main", Data.of_dataset("agedb", "data"), "runs/agedb", preset="paper")
+    reproduce("main", "digits", "runs/paper", tune=Tuning())
     compare("digits", "runs/compare")
 
 All of them are plans of one engine:
@@ -11,6 +12,7 @@ store.py       runs and encoders, found by what they are
 run.py         the engine: trains what is missing, scores, writes
 demo.py comparison.py results.py recipe.py retraining.py     the plans
 paired.py      how much errors differ on the same samples, with intervals
+tuning.py      options of each method chosen on validation first; trials.py, chosen.py with it
 published.py   the paper's numbers
 """
 
@@ -19,5 +21,6 @@ from rnc.experiments.data import Data
 from rnc.experiments.paper import reproduce
 from rnc.experiments.plan import Row
 from rnc.experiments.results import RESULTS
+from rnc.experiments.tuning import Tuning
 
-__all__ = ["RESULTS", "Data", "Method", "Row", "compare", "reproduce"]
+__all__ = ["RESULTS", "Data", "Method", "Row", "Tuning", "compare", "reproduce"]

@@ -77,6 +77,17 @@ METHODS = (
 )
 
 
+def methods_named(names: Sequence[str]) -> Sequence[Method]:
+    """Those of METHODS with these names, in their order; all of them if none is named."""
+    known = [method.name for method in METHODS]
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"There is no method {', '.join(map(repr, unknown))} in the comparison; known are "
+            f"{', '.join(map(repr, known))}."
+        )
+    return [method for method in METHODS if not names or method.name in names]
+
+
 def compare(
     data: Table | Data | str,
     out: str | Path,

@@ -15,6 +15,7 @@ from rnc.experiments.recipe import recipe
 from rnc.experiments.results import RESULTS
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
+from rnc.experiments.tuning import Tuning, tuned_plan
 from rnc.experiments.write import table
 from rnc.files import write_text
 from rnc.run.folder import DoesNotApply
@@ -39,6 +40,7 @@ def reproduce(
     fit: Mapping[str, Any] | None = None,
     end2end_lr: float | None = None,
     methods: Sequence[str] = (),
+    tune: Tuning | None = None,
     train: bool = True,
     map_method: str | None = None,
     command: str = "",
@@ -61,6 +63,8 @@ def reproduce(
         fit: further fields of FitConfig, for all runs that have a use for them.
         end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
         methods: which methods of the table to train; all by default.
+        tune: choose rate, weight decay and temperature of each method on validation first, from the
+            paper's grid; fields of `fit` stay as they are. OUT/NAME-tuning.csv has all trials.
         train: whether to train what is missing; if not, the table has what is finished.
         map_method: of the map of "spurious": pca, tsne or umap; by default umap if it is installed.
         command: what the user typed, for the reports of the runs.
@@ -92,6 +96,9 @@ efficiency, corruptions, reduced-data, spurious, recipe, all. Did you mean 'main
             if name != EVERY_RESULT:
                 check_line_fields(plan, given)
             plan = _only(plan, methods)
+            if tune is not None:
+                how: dict[str, Any] = {"train": train, "show": show, "say": say}
+                plan = tuned_plan(one, plan, setting, store, tune, **how)
             plan = plan if train else _finished(plan, store)
         except DoesNotApply as error:
             if name != EVERY_RESULT:

@@ -16,13 +16,17 @@ from typing import Any, NamedTuple
 from rnc.config import FitConfig, Preset
 from rnc.config.checks import is_changed_by_original
 from rnc.data.table import Table
+from rnc.experiments.chosen import Chosen
 from rnc.experiments.data import Data
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.metrics.bootstrap import Interval
 from rnc.run.folder import RunFolder
 
-HEAD_FIELDS = ("head_epochs", "head_batch_size", "head_lr", "head_solver", "balance")
+HEAD_FIELDS = (
+    *("head_epochs", "head_batch_size", "head_lr", "head_weight_decay"),
+    *("head_solver", "balance"),
+)
 """Fields that only the stage of the head looks at."""
 BIN_FIELDS = ("low", "high", "step")
 _REPRESENTATION = (
@@ -38,7 +42,7 @@ _UNUSED: dict[str, tuple[str, ...]] = {
     "two-stage": (*_REPRESENTATION, "rnc_weight", "keep", "finetune_keep"),
     "regularize": ("keep", "finetune_keep", *HEAD_FIELDS),
     "probe": ("rnc_weight", "finetune_keep"),
-    "finetune": ("rnc_weight", "head_solver", "head_lr", "head_batch_size"),
+    "finetune": ("rnc_weight", "head_solver", "head_lr", "head_weight_decay", "head_batch_size"),
 }
 """Fields that a scheme does not look at: runs that differ only in them are the same run."""
 
@@ -98,6 +102,8 @@ class Line:
     runs: tuple[PlannedRun, ...]
     """One per seed."""
     scores: Mapping[str, Score]
+    chosen: tuple[Chosen, ...] = ()
+    """What validation chose for its runs, where the plan was tuned."""
 
 
 class Outcome(NamedTuple):
@@ -321,6 +327,6 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
     changes: dict[str, Any] = {name: _UNUSED_VALUES[name] for name in unused}
     changes["batch_size"] = min(config.batch_size, rows)
     config = dataclasses.replace(config, **changes)
-    if not (HEADS[config.head].binned or config.counts_in_bins):
+    if not config.uses_bins:
         config = dataclasses.replace(config, **dict.fromkeys(BIN_FIELDS))  # type: ignore[arg-type]
     return config

@@ -184,7 +184,7 @@ def ablation_similarity(setting: Setting) -> Plan:
         for key, name in names.items()
     ]
     temperature = lines[0].runs[0].config.temperature
-    about = f"One temperature, {temperature:g}, for all three."
+    about = f"One temperature, {temperature:g}, for all three, unless each is tuned."
     return Plan("Similarity of features", about, lines)
 
 

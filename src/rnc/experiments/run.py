@@ -10,6 +10,7 @@ import torch
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import analyse
 from rnc.data.table import Table
+from rnc.experiments.chosen import write_tuning
 from rnc.experiments.cost import Cost, cost_of, epoch_size
 from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.plan import Finished, Line, Outcome, Plan, PlannedRun, Row, Setting
@@ -17,7 +18,8 @@ from rnc.experiments.published import Published, RowKey, published
 from rnc.experiments.scores import has_collapsed
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
-from rnc.files import write_text
+from rnc.files import write_json, write_text
+from rnc.model import CONFIG_FILE, read_config
 from rnc.report import write_report
 from rnc.run.folder import DoesNotApply
 from rnc.training.cost import duration
@@ -35,17 +37,18 @@ def run_plan(
 ) -> list[Row]:
     """The rows of a plan, of whose runs only the missing ones are trained.
 
-    Writes NAME.csv and NAME.md below store.out, and for a plan with analyses NAME.html.
+    Writes NAME.csv and NAME.md below store.out, for a plan with analyses NAME.html, and for a tuned
+    plan NAME-tuning.csv.
     """
     cost = cost_of(plan.runs, store)
     own_split = setting.data.own_split
     data = f"{setting.data.name}, split {own_split}" if own_split else setting.data.name
     say(f"{name} on {data}: {cost}.")
     paper = {} if own_split else published(name, setting.data.name)
-    watch = _Watch(cost, show, say)
+    watch = Watch(cost, show, say)
     rows: list[Row] = []
     outcomes: list[Outcome] = []
-    with _one_thread_for_digits(setting.data):
+    with one_thread_for_digits(setting.data):
         for line in plan.lines:
             finished = _finish(line, store, watch, say)
             outcomes.append(Outcome(line, finished))
@@ -63,6 +66,8 @@ def run_plan(
     if report is not None:
         text += f"\nThe runs: {report.name}\n"
     write_text(store.out / f"{name}.md", text)
+    if any(line.chosen for line in plan.lines):
+        write_tuning(store.out / f"{name}-tuning.csv", plan.lines)
     return rows
 
 
@@ -81,7 +86,7 @@ def chosen_data(data: Table | Data | str) -> Data:
 
 
 @contextmanager
-def _one_thread_for_digits(data: Data) -> Iterator[None]:
+def one_thread_for_digits(data: Data) -> Iterator[None]:
     """On arrays this small one thread is as fast, and its results are the same on all machines."""
     threads = torch.get_num_threads()
     if data.name == DIGITS:
@@ -92,7 +97,7 @@ def _one_thread_for_digits(data: Data) -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _finish(line: Line, store: Store, watch: "_Watch", say: Say) -> list[Finished]:
+def _finish(line: Line, store: Store, watch: "Watch", say: Say) -> list[Finished]:
     """The finished runs of a line; a training that diverges is said and left out."""
     finished = []
     for run in line.runs:
@@ -103,13 +108,23 @@ def _finish(line: Line, store: Store, watch: "_Watch", say: Say) -> list[Finishe
             watch.start(run)
             PULSE.label = f"{label} {seed}"
         try:
-            finished.append(Finished(run, store.finish(run, watch, name=line.method)))
+            folder = store.finish(run, watch, name=line.method)
+            _note_choice(folder, line)
+            finished.append(Finished(run, folder))
         except FloatingPointError as error:
             say(f"  {line.method}, {seed}, left out: {error}")
     return finished
 
 
-class _Watch:
+def _note_choice(folder: Path, line: Line) -> None:
+    """Write into config.json what validation chose: reports of the run show it."""
+    if line.chosen:
+        tuning = {one.stage: one.to_json() for one in line.chosen}
+        content = {**read_config(folder), "name": line.method, "tuning": tuning}
+        write_json(folder / CONFIG_FILE, content)
+
+
+class Watch:
     """Passes records on, and says after the first one how long the rest will take."""
 
     def __init__(self, cost: Cost, show: ShowRecord, say: Say) -> None:
@@ -122,6 +137,7 @@ class _Watch:
         self.run = run
 
     def __call__(self, record: Record) -> None:
+        """Take the record of an epoch."""
         if self.run is not None and not self.said and record.epoch > 0:
             pace = record.seconds / epoch_size(self.run, record.stage)
             self.said = True

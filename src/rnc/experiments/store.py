@@ -217,6 +217,12 @@ class Store:
         for record in epochs:
             show(record)
 
+    def delete(self, run: PlannedRun, *, encoder: bool) -> None:
+        """Delete the folder of a planned run, and the encoder that it shares if asked to."""
+        shutil.rmtree(self.folder(run), ignore_errors=True)
+        if encoder:
+            shutil.rmtree(self._encoder_folder(run), ignore_errors=True)
+
     def drop_weights(self) -> None:
         """Delete encoders and models: finished runs keep their scores, and are still found."""
         shutil.rmtree(self.out / "encoders", ignore_errors=True)

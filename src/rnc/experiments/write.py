@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from rnc.experiments.chosen import tuning_lines
 from rnc.experiments.gains import gain_name
 from rnc.experiments.plan import Plan, Row
 from rnc.experiments.published import R2, SOURCES
@@ -39,7 +40,19 @@ def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) 
     """A section of a report, in Markdown."""
     paper = f" Paper: {SOURCES[name]}." if name in SOURCES else ""
     lines = [f"## {name}: {plan.title}", "", f"{data}, {how}.{paper} {plan.about}".rstrip(), ""]
-    return "\n".join([*lines, *table(rows, grouped=plan.grouped), ""])
+    return "\n".join([*lines, *table(rows, grouped=plan.grouped), *_tuning(name, plan), ""])
+
+
+def _tuning(name: str, plan: Plan) -> list[str]:
+    """What validation chose, below the table; nothing where nothing was chosen."""
+    if not any(line.chosen for line in plan.lines):
+        return []
+    seed = plan.runs[0].config.seed
+    about = (
+        f"Chosen on validation with seed {seed}, for all seeds; {name}-tuning.csv has every trial. "
+        "An encoder is judged by an exact L1 head on it; a rate of fine-tuning counts a tenth."
+    )
+    return ["", about, "", *tuning_lines(plan.lines)]
 
 
 def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
