@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
-    ["files", "lock", "loss"],
+    ["files", "json_types", "lock", "loss"],
     ["augment", "encoders", "heads", "methods", "metrics", "weights"],
     ["config"],
     ["data", "model"],

@@ -81,7 +81,7 @@ def test_a_run_that_is_replaced_loses_its_analyses(copy):
 def test_data_that_changed_or_went_are_named(copy, tmp_path):
     source = copy.config["data"]["source"]
     copy.config["data"]["source"] = str(houses(tmp_path / "houses.csv", n=200))
-    with pytest.raises(DataError, match=r"have 40 test rows, not the 32 of predictions.csv"):
+    with pytest.raises(DataError, match=r"160 rows then, 200 now"):
         _ = copy.table
     copy.config["data"]["source"] = "gone.csv"
     with pytest.raises(FileNotFoundError, match=r"fitted on gone\.csv, .* where `rnc fit` was"):

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -25,12 +25,14 @@ from rnc.augment.configs import AUGMENTS, Augment
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.formats import suffix_of
 from rnc.data.inputs import Inputs
+from rnc.data.prepared import check_preprocessing
 from rnc.data.raw import read_inputs
-from rnc.data.source import stored_side
+from rnc.data.source import DataSource, stored_side
 from rnc.data.sources import TABLES
 from rnc.encoders import build_encoder
 from rnc.files import contents, read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
+from rnc.json_types import check_fields, check_json, damaged
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
@@ -274,13 +276,14 @@ class Regressor(nn.Module):
             encoder: the module, if the model was trained with one of the caller's own.
         """
         folder = Path(folder)
-        content, weights = read_config(folder), folder / MODEL_FILE
+        content, weights = read_config(folder, complete=True), folder / MODEL_FILE
         if "evaluation_of" in content:
             raise FileNotFoundError(
                 f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use "
                 "that run."
             )
-        model = cls(_model_config(content), encoder)
+        with damaged(folder / CONFIG_FILE, _ADVICE):
+            model = cls(_model_config(content), encoder)
         if not weights.exists() and CONVERTED_FROM in content:
             raise FileNotFoundError(
                 f"{folder} holds an encoder without a head. Train one on it: `rnc fit DATA "
@@ -331,21 +334,64 @@ def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in weights.items() if not name.startswith("head.")}
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a run folder of this version or an older one."""
+def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
+    """The config.json of a run folder of this version or an older one, its types checked.
+
+    With `complete`, all that a model needs must be there.
+    """
     path = folder / CONFIG_FILE
     if not path.exists():
         content = [p.name for p in contents(folder)] if folder.is_dir() else "no such folder"
         raise FileNotFoundError(
             f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
         )
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with damaged(path, _ADVICE):
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        check_json(config, dict[str, Any], "")
     if config.get("format") not in READABLE_FORMATS:
         raise ValueError(
             f"{path} has format {config.get('format')!r}, this version reads 1 to {FORMAT}. Use "
             "the version of rank-n-contrast that made the run, or train again."
         )
+    with damaged(path, _ADVICE):
+        check_json(config, _ConfigFile, "")
+        _check_model(config.get("model", {}), complete=complete)
+        if data := config.get("data"):
+            check_fields({"source": "", **data}, DataSource, "data", all_known=complete)
     return config
+
+
+_ADVICE = "Restore it as it was, or fit again with another --out."
+
+
+class _ConfigFile(TypedDict, total=False):
+    model: dict[str, Any]
+    fit: dict[str, Any]
+    resolved: dict[str, Any]
+    rates: dict[str, float]
+    data: dict[str, Any] | None
+    command: str
+    environment: dict[str, str]
+    fingerprint: dict[str, str | int]
+    name: str | None
+    encoder_from: str
+    evaluation_of: str
+    converted_from: list[str]
+
+
+def _check_model(model: dict[str, Any], *, complete: bool) -> None:
+    """Raise ValueError unless the entry "model" has the types that its readers need."""
+    check_fields(model, ModelConfig, "model", all_known=complete, complete=complete)
+    kind, head = model.get("kind"), model.get("head", {})
+    if complete or kind is not None:
+        check_json(kind, Literal["image", "signal", "table"], "model.kind")
+    known = complete and "options" in head
+    check_fields(head, HeadConfig, "model.head", all_known=known, complete=complete)
+    augment = AUGMENTS[kind or "table"]
+    check_fields(
+        model.get("augment", {}), augment, "model.augment", all_known=False, complete=complete
+    )
+    check_preprocessing(model.get("preprocessing", {}), kind or "", "model.preprocessing")
 
 
 def _model_config(content: Mapping[str, Any]) -> ModelConfig:

@@ -25,11 +25,13 @@ def resume(
     that was stopped ends on a CPU with the same bits as one that was not.
     """
     from rnc.loss.distributed import is_first_process
+    from rnc.model import read_config
     from rnc.run.fit import resume_run
     from rnc.run.folder import RunFolder
     from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with: rnc resume {run}", run=run):
+        read_config(run, complete=True)  # raises unless it can be gone on from
         before = RunFolder(run)
         config, kind = before.fit, before.config["model"]["kind"]
         config = replace(config, epochs=config.epochs if epochs is None else epochs)

@@ -93,7 +93,7 @@ def print_scores(folder: Path) -> None:
     table, scores = RichTable("score", "value"), RunFolder(folder).scores.get("test", {})
     one_group = sum(f"{shot}_n" in scores for shot in SHOTS) == 1  # then it holds all rows
     for name, value in scores.items():
-        if not (one_group and name.startswith(SHOTS)):
+        if value is not None and not (one_group and name.startswith(SHOTS)):
             table.add_row(score_words(name), f"{value:.4g}")
     stdout().print(table)
 

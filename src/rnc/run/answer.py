@@ -39,7 +39,7 @@ def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN
     'price: off by 2.31 on average (MAE, 412 test rows); guessing the median: 8.94.'
     """
     test = scores.get("test") or {}
-    measure = next((one for one in _MEASURES if one[0] in test), None)
+    measure = next((one for one in _MEASURES if test.get(one[0]) is not None), None)
     if measure is None:
         return Answer("There are no scores yet.", ())
     key, name, unit, guess = measure
@@ -97,12 +97,14 @@ def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
     boosting = baselines.get("boosting") or {}
     boosted = boosting.get("per_target") or {}
     for target, own in (scores.get("per_target") or {}).items() if key == "mae" else ():
+        if "mae" not in own:
+            continue
         line = f"{target}: off by {number(own['mae'])}"
         line += f"; the median: {number(medians[target])}" if target in medians else ""
         line += f"; gradient boosting: {number(boosted[target])}" if target in boosted else ""
         details.append(f"{line}.")
     rows, learned = (scores.get("n") or {}).get("train"), boosting.get("rows")
-    if rows is not None and learned is not None and learned < rows:
+    if rows is not None and isinstance(learned, int) and learned < rows:
         details.append(f"Gradient boosting learned from {learned:,} of {rows:,} training rows.")
     training = scores.get("training") or {}
     if training.get("enough") is False:

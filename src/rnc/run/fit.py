@@ -23,7 +23,7 @@ from rnc.files import sweep
 from rnc.lock import locked
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
-from rnc.model import Regressor
+from rnc.model import Regressor, read_config
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
@@ -179,7 +179,7 @@ def resume_run(
         head_epochs: of fine-tuning, or of a head that is trained by steps; likewise.
     """
     run = RunFolder(Path(folder))
-    config, content = run.fit, run.config
+    config, content = run.fit, read_config(run.path, complete=True)
     if config.objective == "own" or content["model"]["encoder"] == "own":
         raise ValueError(
             f"{folder} was trained with an encoder or an objective of Python code, which the "

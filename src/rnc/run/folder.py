@@ -41,6 +41,7 @@ from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import write_json, write_tensors, write_text
+from rnc.json_types import check_fields, damaged
 from rnc.metrics import Columns
 from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor, read_config
 from rnc.run.answer import Answer, answer
@@ -52,6 +53,7 @@ from rnc.run.parts import (
     read_history,
     read_object,
     read_predictions,
+    read_scores,
     read_train_targets,
     records_of,
 )
@@ -131,12 +133,16 @@ class RunFolder:
     @cached_property
     def fit(self) -> FitConfig:
         """How the run was fitted."""
-        return FitConfig.from_json(self.config.get("fit", {}))
+        with damaged(self.path / CONFIG_FILE, "Restore it as it was, or fit again."):
+            for part in ("fit", "resolved"):
+                check_fields(self.config.get(part, {}), FitConfig, part, all_known=False)
+            return FitConfig.from_json(self.config.get("fit", {}))
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Names of the targets."""
-        return tuple(self.config["model"]["target_names"])
+        with damaged(self.path / CONFIG_FILE, "Restore it as it was, or fit again."):
+            return tuple(self.config["model"]["target_names"])
 
     @property
     def pairs(self) -> dict[str, Any]:
@@ -146,7 +152,7 @@ class RunFolder:
     @cached_property
     def scores(self) -> dict[str, Any]:
         """scores.json."""
-        return self._read(SCORES_FILE, read_object)
+        return self._read(SCORES_FILE, read_scores)
 
     @property
     def answer(self) -> Answer:
@@ -161,9 +167,10 @@ class RunFolder:
     @cached_property
     def predictions(self) -> Predictions:
         """predictions.csv."""
-        path, roles = self.path / PREDICTIONS_FILE, self.scores.get("columns")
+        path, targets = self.path / PREDICTIONS_FILE, self.targets
+        roles = self.scores.get("columns")
         predictions = self._read(
-            PREDICTIONS_FILE, lambda path: read_predictions(path, self.targets, roles)
+            PREDICTIONS_FILE, lambda path: read_predictions(path, targets, roles)
         )
         unknown = np.isnan(predictions.errors).any(axis=1)
         if unknown.any():
@@ -327,12 +334,8 @@ class RunFolder:
     def _read(self, name: str, read: Callable[[Path], Part]) -> Part:
         """A part of the run by the reader of its file; an error names the file and the remedy."""
         path = self._file(name)
-        try:
+        with damaged(path, f"Write it again with `rnc resume {self.path}`."):
             return read(path)
-        except ValueError as error:
-            raise ValueError(
-                f"{path} cannot be used: {error} Write it again with `rnc resume {self.path}`."
-            ) from error
 
     def _file(self, name: str) -> Path:
         path = self.path / name

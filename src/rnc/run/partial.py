@@ -17,8 +17,8 @@ from rnc.run.folder import (
 )
 from rnc.run.parts import (
     read_history,
-    read_object,
     read_predictions,
+    read_scores,
     read_thumbnails,
     read_worst_inputs,
 )
@@ -72,7 +72,7 @@ def _history(path: Path, run: PartialRun) -> None:
 
 
 def _scores(path: Path, run: PartialRun) -> None:
-    run.scores = read_object(path)
+    run.scores = read_scores(path)
 
 
 def _predictions(path: Path, run: PartialRun) -> None:

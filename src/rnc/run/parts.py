@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from rnc.files import read_tensors
+from rnc.json_types import check_json
 from rnc.metrics import Columns
 from rnc.run.predictions import Predictions, numbers_of, parse_predictions
 from rnc.run.thumbnails import Thumbnails, parse_thumbnails
@@ -41,6 +42,41 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"needed an object; got {type(content).__name__}.")
     return content
+
+
+class _Probe(TypedDict):
+    kind: str
+    chance: float
+
+
+class _SolvedHead(TypedDict):
+    penalty: float
+    balance: NotRequired[float | None]
+
+
+class _ScoresFile(TypedDict, total=False):
+    """What `rnc.run.evaluate` says about scores.json."""
+
+    test: dict[str, float | None]
+    n: dict[str, int]
+    per_target: dict[str, dict[str, float]]
+    subgroups: dict[str, dict[str, dict[str, float]]]
+    readable: dict[str, float]
+    guessing: dict[str, _Probe]
+    columns: dict[str, str]
+    validation_error: float
+    auto: dict[str, float]
+    kept: str
+    head: _SolvedHead
+    training: dict[str, float | bool | str | None]
+    baselines: dict[str, dict[str, float | int | dict[str, float]]]
+
+
+def read_scores(path: Path) -> dict[str, Any]:
+    """scores.json."""
+    scores = read_object(path)
+    check_json(scores, _ScoresFile, "")
+    return scores
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:

@@ -98,6 +98,7 @@ def check_folder_state(out: Path, config: FitConfig, *, resume: bool, overwrite:
                 "--out of one."
             )
         check_free(out)
+        read_config(out, complete=True)
         _check_resumed(RunFolder(out), config)
         return
     there = next(path for path in (out, *out.absolute().parents) if path.exists())
@@ -204,7 +205,7 @@ def inherit_encoder(
         folder: the run whose encoder is taken.
         given: fields that the user chose; one that does not fit raises.
     """
-    content = read_config(folder)
+    content = read_config(folder, complete=True)
     theirs, fit = ModelConfig(**content["model"]), content.get("fit", {})
     if theirs.encoder == "own":
         raise ValueError(
@@ -234,7 +235,7 @@ def inherit_encoder(
 def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str, Tensor]:
     """The weights of the encoder of another run; raises if it does not fit."""
     _check_source(folder, config)
-    theirs, ours = ModelConfig(**read_config(folder)["model"]), model.config
+    theirs, ours = ModelConfig(**read_config(folder, complete=True)["model"]), model.config
     for what in ("kind", "encoder", "input_shape", "preprocessing"):
         a, b = getattr(theirs, what), getattr(ours, what)
         if what == "preprocessing":
