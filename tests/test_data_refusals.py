@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import typer
 
@@ -166,6 +167,26 @@ def test_parquet_without_its_package_names_it(tmp_path, monkeypatch):
     write(tmp_path / "t.parquet", "")
     with pytest.raises(DataError, match=r"needs the package pyarrow .* pip install pyarrow"):
         read_table(tmp_path / "t.parquet", target="age")
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"), [([1, 2], "lists"), ({"a": 1}, "objects"), (b"x", "bytes")]
+)
+def test_lists_objects_and_bytes_in_parquet_are_refused_where_one_value_is_needed(
+    tmp_path, cell, what
+):
+    frame = pd.DataFrame({"age": np.arange(40) % 17, "a": np.arange(40) * 0.5, "odd": [cell] * 40})
+    frame.to_parquet(tmp_path / "t.parquet")
+    asked = {"target": "age", "source": tmp_path / "t.parquet"}
+    assert "odd" in read_table(**asked).preprocessing["left_out"]
+    message = rf"column 'odd' holds {what}; expected the name of an image file"
+    with pytest.raises(DataError, match=message):
+        read_table(**asked, images=tmp_path, image_column="odd")
+    if what != "bytes":
+        for option in ({"group_column": "odd"}, {"subgroup_columns": ["odd"]}):
+            message = rf"column 'odd' holds {what}; a group or subgroup needs one value"
+            with pytest.raises(DataError, match=message):
+                read_table(**asked, **option)
 
 
 class Trap:

@@ -11,6 +11,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
+from rnc.data.columns import nested
 from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
@@ -122,6 +123,11 @@ class ImageRows:
                 f"{place} are relative to with --images (images=)."
             )
         values = frame[sources.image_column(frame, name, taken, place)]
+        if (cells := nested(values)) is not None:
+            raise DataError(
+                f"{place}: column {values.name!r} holds {cells}; expected the name of an image "
+                "file in each row."
+            )
         names = ["" if pd.isna(value) else str(value).strip() for value in values]
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
         files = [folder / name for name in names]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text
+from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text, nested
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.sources import column
@@ -172,7 +172,7 @@ def read_labels(
         split = make_split(y, ids, group=group, fractions=shares, seed=split_seed)
     if not fitted:
         _check_spread(y[split == "train"], roles.targets, place)
-    subgroup = {name: _values(frame[name]) for name in roles.subgroup}
+    subgroup = {name: _values(frame[name], place) for name in roles.subgroup}
     left_out = (*skipped, *dropped)
     return LabelColumns(y, roles.targets, split, ids, subgroup, left_out, group), usable
 
@@ -196,11 +196,16 @@ def _group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any] | 
             f"{first_few(frame.index[gaps])}), so it is unknown which rows belong together. Fill "
             "it in, with a value of its own for a row that stands alone."
         )
-    return _values(frame[name])
+    return _values(frame[name], place)
 
 
-def _values(values: pd.Series) -> NDArray[Any]:
+def _values(values: pd.Series, place: str) -> NDArray[Any]:
     """Numbers as they are, anything else as text."""
+    if (cells := nested(values)) in ("lists", "objects"):
+        raise DataError(
+            f"{place}: column {values.name!r} holds {cells}; a group or subgroup needs one value "
+            "in each row."
+        )
     if values.dtype.kind in "biuf" and not values.isna().any():
         return np.asarray(values.to_numpy())
     return np.asarray(as_text(values).fillna("missing"), dtype=str)
