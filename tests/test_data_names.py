@@ -58,6 +58,11 @@ def test_blanks_quotes_and_line_breaks_do_not_hide_a_second_name(tmp_path, heade
         read_table(write(tmp_path / "t.csv", f"{header}\n{rows}"), target="y")
 
 
+def test_a_line_break_in_a_name_does_not_hide_the_separator(tmp_path):
+    path = write(tmp_path / "t.csv", '"two\nlines, or more";y\n1,5;2\n')
+    assert list(read_frame(path)) == ["two\nlines, or more", "y"]
+
+
 def test_names_that_differ_are_no_duplicates(tmp_path):
     path = write(tmp_path / "t.csv", "y,Y,y.1,,\n1,2,3,4,5\n")
     assert list(read_frame(path)) == ["y", "Y", "y.1", "Unnamed: 3", "Unnamed: 4"]

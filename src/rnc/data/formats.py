@@ -23,6 +23,7 @@ from rnc.data.errors import DataError
 from rnc.data.names import check_names
 from rnc.data.numerals import Cells, read_decimals
 
+_HEADER_LINES = 100  # at most
 _GAPS = ("?",)  # beside those of pandas: empty, NA, nan, null and the like
 _FIELDS = (
     "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
@@ -87,6 +88,10 @@ def _separator(source: Path) -> str:
     try:
         with _open_text(source) as file:
             header = file.readline()
+            for line in islice(file, _HEADER_LINES):  # a name in quotes may have several
+                if header.count('"') % 2 == 0:
+                    break
+                header += line
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
     return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)

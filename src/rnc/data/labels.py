@@ -169,7 +169,10 @@ def read_labels(
         split = np.full(len(y), "test")
     else:
         shares = FRACTIONS if fractions is None else fractions
-        split = make_split(y, ids, group=group, fractions=shares, seed=split_seed)
+        try:
+            split = make_split(y, ids, group=group, fractions=shares, seed=split_seed)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from error
     if not fitted:
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name], place) for name in roles.subgroup}
