@@ -189,3 +189,19 @@ def test_has_no_second_derivative() -> None:
     loss = rnc_loss(features, torch.randn(4, device=DEVICE), backend="triton")
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(loss, features, create_graph=True)
+
+
+@pytest.mark.parametrize("similarity", ["l2", "l1"])
+def test_gradients_err_as_the_documentation_says_where_features_spread_extremely(
+    similarity: str,
+) -> None:
+    for spread, tolerance in ((1e10, 1e-5), (1e14, 0.2)):
+        features, targets = spread * torch.randn(7, 3), TIES["some"](7)
+        exact = features.double().requires_grad_()
+        options: dict[str, Any] = {"similarity": similarity, "temperature": 1.0}
+        features = features.to(DEVICE).requires_grad_()
+        loss = rnc_loss(features, targets.to(DEVICE), backend="triton", **options)
+        (grad,) = torch.autograd.grad(loss, features)
+        (right,) = torch.autograd.grad(rnc_loss(exact, targets, **options), exact)
+        error = torch.linalg.norm(grad.cpu() - right)
+        assert error <= tolerance * torch.linalg.norm(right)

@@ -9,6 +9,9 @@ from torch import Tensor
 from rnc.loss.distributed import gather_rows, world_size
 from rnc.loss.options import Missing, PairOptions
 
+LARGEST_TARGET = 1e300
+"""Distances between targets up to this are finite."""
+
 
 class Rows(NamedTuple):
     """Features and targets with the same number of rows."""
@@ -180,15 +183,17 @@ def repeat_views(targets: Tensor, views: int) -> Tensor:
 
 
 def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: str) -> None:
-    """Raise if a value is NaN or infinite, with how many samples have one and which.
+    """Raise if a value is NaN, infinite or too large, with how many samples have one and which.
 
     A NaN target is allowed where missing is "skip". Waits once for a GPU; torch.compile leaves
     the check out.
     """
     if torch.compiler.is_compiling():
         return
+    targets = targets.detach().double()
     # A finite sum means finite values. A sum that is not may have overflowed: look at the values.
-    if missing == "raise" and math.isfinite(features.detach().sum() + targets.detach().sum()):
+    # The factor makes it overflow for targets that are too large, too.
+    if missing == "raise" and math.isfinite(features.detach().sum() + (targets * 2.0**28).sum()):
         return
     bad_targets = targets.isinf() if missing == "skip" else ~targets.isfinite()
     if missing == "raise" and targets.isnan().any():
@@ -202,6 +207,12 @@ def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: st
                 f"{caller} needs finite {name}; got NaN or infinite values in {_samples(bad)}. "
                 "Look at the input or the learning rate that made them."
             )
+    if (too_large := targets.abs() > LARGEST_TARGET).any():
+        raise ValueError(
+            f"{caller} needs targets within {LARGEST_TARGET:.0e}, so that distances between them "
+            f"are finite; got {targets[too_large][0].item():.1e} in {_samples(too_large)}. "
+            "Divide them all by one number: only their order of distances counts."
+        )
 
 
 def _samples(bad: Tensor) -> str:

@@ -39,13 +39,15 @@ def rnc_loss(
 ) -> Tensor:
     """Rank-N-Contrast loss of a batch: low when feature distances follow label distances.
 
-    Finite for finite input. Half precision, autocast included, gives a float32 result; float64
-    stays float64. Labels are ranked, and exponentials summed, in float64.
+    Equal to the definition, and finite for finite input; on a CPU it raises where its type cannot
+    hold the result. docs/how-it-works.md has the range of numbers. Half precision, autocast
+    included, gives a float32 result; float64 stays float64. Labels are ranked, and exponentials
+    summed, in float64.
 
     Args:
         features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor.
-        targets: (n,) or (n, t), of any real dtype.
-        temperature: similarities are divided by it.
+        targets: (n,) or (n, t), of any real dtype, up to 1e300.
+        temperature: similarities are divided by it. A number: it gets no gradient.
         label_distance: "l1", "l2", "angular" (pitch and yaw in degrees), `circular(period=24)`
             for hours, or a function (n, t), (m, t) -> (n, m).
         similarity: "l2" and "l1" (minus the distance), "cosine", or a function
@@ -69,8 +71,8 @@ def rnc_loss(
         backend: "torch" (plain code), "triton" (fused, on a GPU, for one target ranked by l1 or l2
             distance and any of the three similarities), "reference" (the equation, slow), or
             "auto" for the fastest that can run.
-        validate: look for NaN and infinite values. This waits once for a GPU; torch.compile
-            leaves it out.
+        validate: look for NaN, infinite and too large values. This waits once for a GPU;
+            torch.compile leaves it out.
 
     >>> ages = torch.tensor([20.0, 30.0, 0.0, 70.0])
     >>> in_order, shuffled = ages[:, None], ages[[3, 0, 1, 2], None]
@@ -186,10 +188,30 @@ def _loss(
         else:
             losses = plain_losses(problem, options)
         if options.reduction == "mean":
-            return _mean(losses, problem)
+            losses = _mean(losses, problem)
+    if options.validate and losses.is_cpu and not problem.is_shared:
+        _check_result(losses, options)
+    if options.reduction == "mean":
+        return losses
     if problem.kept is not None:
         losses = losses.new_zeros(problem.kept.shape).masked_scatter(problem.kept, losses)
     return losses.reshape(features.shape[:-1])
+
+
+def _check_result(losses: Tensor, options: PairOptions) -> None:
+    """Raise if a loss of finite features is not finite. On a CPU only: a GPU would wait again."""
+    if torch.compiler.is_compiling() or losses.detach().isfinite().all():
+        return
+    if callable(options.similarity):
+        raise ValueError(
+            f"rnc_loss got NaN or infinite losses from similarity={options.similarity!r}. Make the "
+            "function return finite numbers for finite rows."
+        )
+    raise ValueError(
+        f"rnc_loss is too large for {losses.dtype}: features are as far apart as {losses.dtype} "
+        f"goes, for temperature={options.temperature}. Scale the features down or raise the "
+        "temperature."
+    )
 
 
 def _mean(losses: Tensor, problem: Problem) -> Tensor:

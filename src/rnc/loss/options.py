@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from torch import Tensor
+
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
 
 Missing = Literal["raise", "skip"]
@@ -33,6 +35,13 @@ class PairOptions:
     validate: bool
 
     def __post_init__(self) -> None:
+        if isinstance(self.temperature, Tensor) and self.temperature.requires_grad:
+            raise TypeError(
+                "temperature must be a number; got a tensor that asks for a gradient, which it "
+                "would not get. To learn it, divide by it before the loss, with temperature=1.0: "
+                "the features for similarity 'l2' or 'l1', else the result of a similarity "
+                "function of your own."
+            )
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be a positive number; got {self.temperature}.")
         if not 0 <= self.tie_tolerance < float("inf"):

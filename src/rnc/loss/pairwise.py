@@ -6,7 +6,7 @@ through a matrix product, whose rounding would split ties. Similarities see feat
 differentiable; larger means more alike.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,20 @@ def l1_distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def l2_distance(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance between target vectors."""
+    """Euclidean distance between target vectors, for labels of any scale.
+
+    >>> far = torch.tensor([[3e200, 4e200]], dtype=torch.float64)
+    >>> l2_distance(far, 0 * far)
+    tensor([[5.0000e+200]], dtype=torch.float64)
+    """
+    if a.shape[1] == 1:
+        return l1_distance(a, b)
+    factor = _safe_factor(a, b)
+    return _root_of_squares(a * factor, b * factor) / factor
+
+
+def _root_of_squares(a: Tensor, b: Tensor) -> Tensor:
+    """Euclidean distances where no square over- or underflows."""
     return _sum_over_targets(lambda x, y: (x - y).square(), a, b).sqrt()
 
 
@@ -142,7 +155,7 @@ def _angles(a: Tensor, b: Tensor) -> Tensor:
     """Angles in degrees between unit vectors: (n, 3), (m, 3) -> (n, m)."""
     # Not atan2: on a CPU its rounding depends on the place in the array for certain, which would
     # also split ties of different labels, such as 10 degrees up and 10 degrees down.
-    return (2 * (l2_distance(a, b) / l2_distance(a, -b)).atan()).rad2deg()
+    return (2 * (_root_of_squares(a, b) / _root_of_squares(a, -b)).atan()).rad2deg()
 
 
 def gaze_direction(pitch_yaw: Tensor) -> Tensor:
@@ -157,6 +170,25 @@ def _sum_over_targets(distance: Pairwise, a: Tensor, b: Tensor) -> Tensor:
     for x, y in zip(a.unbind(1)[1:], b.unbind(1)[1:], strict=True):
         total = total + distance(x[:, None], y)
     return total
+
+
+def _safe_factor(*arrays: Tensor) -> Tensor:
+    """What to multiply rows by so that squares of their differences stay within float64: ().
+
+    1 unless the largest number is beyond 1e150 or below 1e-120.
+    """
+    sizes = [array.detach().abs().amax() for array in arrays if array.numel()]
+    if not sizes:
+        return arrays[0].new_ones(())
+    largest = torch.stack(sizes).amax()
+    is_extreme = (largest > 1e150) | (largest < 1e-120)
+    return torch.where(is_extreme, _to_one(largest), 1.0)
+
+
+def _to_one(sizes: Tensor) -> Tensor:
+    """The powers of two that bring numbers to between 0.5 and 1; they round nothing."""
+    sizes = sizes.clamp(min=1e-300)  # a power of two beyond 2^1000 may be none of float64
+    return torch.frexp(sizes).mantissa / sizes
 
 
 LABEL_DISTANCES: dict[str, Pairwise] = {
@@ -180,15 +212,15 @@ def negative_l2(a: Tensor, b: Tensor) -> Tensor:
     """Minus the Euclidean distance; coincident rows get gradient 0.
 
     float32 rows take a float64 matrix product of centred features, which is more exact than
-    float32 differences and many times faster. float64 rows have no wider type to hide the
-    cancellation in, so they are subtracted directly.
+    float32 differences and many times faster. Pairs that are too near for it, beside rows that are
+    far away, are subtracted directly: on a CPU only, since a GPU would have to wait for their
+    number. float64 rows have no wider type to hide the cancellation in, so all of them are
+    subtracted directly.
     """
     if a.dtype == torch.float64:
-        return -_direct_distance(a, b, p=2.0)
-    shift = b.detach().double().mean(dim=0)
-    rows = a.double() - shift
-    others = None if a is b else b.double() - shift
-    similarity: Tensor = _NegativeL2.apply(rows, others)
+        factor = _safe_factor(a, b)
+        return _direct_distance(a * factor, b * factor, p=2.0) / -factor
+    similarity: Tensor = _NegativeL2.apply(a.double(), None if a is b else b.double())
     return similarity
 
 
@@ -203,7 +235,12 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    """Rows scaled to length 1 in float64, where no float32 square over- or underflows."""
+    """Rows scaled to length 1 in float64, where no square of a float32 number over- or underflows.
+
+    float64 rows are brought near 1 first.
+    """
+    if rows.dtype == torch.float64:
+        rows = rows * _to_one(rows.detach().abs().amax(dim=1, keepdim=True))
     rows = rows.double()
     length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows * (length > 0) / length.masked_fill(length == 0, 1.0)
@@ -215,32 +252,97 @@ SIMILARITIES: dict[str, Pairwise] = {"l2": negative_l2, "l1": negative_l1, "cosi
 class _NegativeL2(torch.autograd.Function):
     """-|a_i - b_j| as -sqrt(|a_i|^2 - 2 a_i b_j + |b_j|^2), for float64 copies of float32 rows.
 
-    b is None where both are the same rows, which saves one of three matrix products.
+    b is None where both are the same rows, which saves one of three matrix products. Rows are
+    centred by the mean of b.
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor | None) -> Tensor:
-        norms = a.square().sum(dim=1, keepdim=True)
-        other_norms = norms.T if b is None else b.square().sum(dim=1)
-        squares = torch.addmm(other_norms, a, (a if b is None else b).T, alpha=-2.0).add_(norms)
-        # Below the rounding of the product, the rows are the same.
-        similarity = squares.masked_fill_(squares < 2e-13 * norms, 0.0).sqrt_().neg_()
-        ctx.save_for_backward(a, b, similarity)
+        shift = (a if b is None else b).sum(dim=0) / max(1, len(a if b is None else b))
+        rows, others = a - shift, None if b is None else b - shift
+        norms = rows.square().sum(dim=1, keepdim=True)
+        other_norms = norms.T if others is None else others.square().sum(dim=1)
+        columns = (rows if others is None else others).T
+        squares = torch.addmm(other_norms, rows, columns, alpha=-2.0).add_(norms)
+        is_near = squares < _least_squares(norms)
+        similarity = squares.masked_fill_(is_near, 0.0).sqrt_().neg_()
+        near = _places(is_near, is_same=b is None)
+        if near is not None:
+            gaps = [pair_gaps.norm(dim=1) for _, pair_gaps in _gaps(a, b, near)]
+            similarity[near.unbind(1)] = -torch.cat(gaps)
+            ctx.save_for_backward(rows, others, similarity, near, a, b)
+        else:
+            ctx.save_for_backward(rows, others, similarity, None, None, None)
         return similarity
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        a, b, similarity = ctx.saved_tensors
+        rows, others, similarity, near, a, b = ctx.saved_tensors
+        needs_a, needs_b = ctx.needs_input_grad
         pull = (grad / similarity).masked_fill_(similarity == 0, 0.0)
-        if b is None:
-            pull = pull + pull.T
-            return pull.sum(1)[:, None] * a - pull @ a, None
+        near_pull = None
+        if near is not None:
+            near_pull = pull[near.unbind(1)]
+            pull[near.unbind(1)] = 0.0
         grad_a = grad_b = None
-        if ctx.needs_input_grad[0]:
-            grad_a = pull.sum(1)[:, None] * a - pull @ b
-        if ctx.needs_input_grad[1]:
-            grad_b = pull.sum(0)[:, None] * b - pull.T @ a
-        return grad_a, grad_b
+        if others is None:
+            pull = pull + pull.T
+            grad_a = grad_b = pull.sum(1)[:, None] * rows - pull @ rows
+        if others is not None and needs_a:
+            grad_a = pull.sum(1)[:, None] * rows - pull @ others
+        if others is not None and needs_b:
+            grad_b = pull.sum(0)[:, None] * others - pull.T @ rows
+        if near_pull is not None:
+            for part, gaps in _gaps(a, b, near):
+                change = gaps * near_pull[part, None]
+                i, j = near[part].unbind(1)
+                if grad_a is not None:
+                    grad_a.index_add_(0, i, change)
+                if grad_b is not None:
+                    grad_b.index_add_(0, j, change, alpha=-1)
+        return grad_a, None if others is None else grad_b
+
+
+def _can_wait(rows: Tensor) -> bool:
+    """Whether to look at numbers on the way: a GPU would wait, torch.compile does not trace it."""
+    return rows.is_cpu and not torch.compiler.is_compiling()
+
+
+def _least_squares(norms: Tensor) -> Tensor:
+    """Squared distances that a matrix product of rows with these squared norms gives rightly.
+
+    That is distances to 1e-8 of them and to 1e-8. Where pairs below it cannot be subtracted
+    directly, those whose difference is nothing but rounding count as the same row.
+    """
+    if not _can_wait(norms):
+        return 2e-13 * norms
+    # Rounding adds about 1e-16 norms to a square.
+    return torch.maximum(1e-8 * norms, 1e-14 * norms.square())
+
+
+def _places(is_near: Tensor, is_same: bool) -> Tensor | None:
+    """Where pairs are to be subtracted directly: (n, m) -> (k, 2); None if nowhere.
+
+    A row is no pair with itself where both sets are the same.
+    """
+    if not _can_wait(is_near):
+        return None
+    if is_same:
+        is_near.fill_diagonal_(False)
+    return is_near.nonzero() if is_near.any() else None
+
+
+NEAR_NUMBERS = 2**22
+"""Numbers of near pairs that are subtracted at a time."""
+
+
+def _gaps(a: Tensor, b: Tensor | None, near: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The differences of the pairs at the places near, (k, 2), a part of them at a time: (., d)."""
+    step = max(1, NEAR_NUMBERS // a.shape[1])
+    for start in range(0, len(near), step):
+        part = slice(start, start + step)
+        i, j = near[part].unbind(1)
+        yield part, a[i] - (a if b is None else b)[j]
 
 
 def _direct_distance(a: Tensor, b: Tensor, p: float) -> Tensor:

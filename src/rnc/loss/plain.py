@@ -185,9 +185,8 @@ class _RankedLosses(torch.autograd.Function):
         sums = _plain_sums if _is_narrow(logits) else _log_sums
         if itself is not None:
             logits.scatter_(1, itself, -torch.inf)
-        log_denominators, pull = sums(logits, first_tie, last_tie, itself, weight)
+        terms, pull = sums(logits, first_tie, last_tie, itself, weight)
         grad = pull.sub_(weight)
-        terms = log_denominators.sub_(logits)
         if itself is not None:
             grad.scatter_(1, itself, 0.0)
             terms.scatter_(1, itself, 0.0)
@@ -222,7 +221,7 @@ def _is_narrow(logits: Tensor) -> bool:
 def _plain_sums(
     logits: Tensor, first: Tensor, last: Tensor, itself: Tensor | None, weight: Tensor | float
 ) -> tuple[Tensor, Tensor]:
-    """Every log D_j and exp(s_k) sum_j w_j / D_j, where no exponential underflows.
+    """Every log D_j - s_j and exp(s_k) sum_j w_j / D_j, where no exponential underflows.
 
     Takes the first and the last tie of each rank.
     """
@@ -234,23 +233,37 @@ def _plain_sums(
         inverses.scatter_(1, itself, 0.0)
     inverses = inverses.flip(1).cumsum(dim=1).flip(1)
     pull = inverses.gather(1, first).mul_(exponentials)
-    return denominators.log_().add_(high), pull
+    return denominators.log_().add_(high).sub_(logits), pull
+
+
+GAP = 800.0
+"""An exponential that is smaller than another by exp(-GAP) adds nothing to it in float64."""
 
 
 def _log_sums(
     logits: Tensor, first: Tensor, last: Tensor, itself: Tensor | None, weight: Tensor | float
 ) -> tuple[Tensor, Tensor]:
-    """The same for logits of any range."""
-    log_denominators = logits.logcumsumexp(dim=1).gather(1, last)
+    """The same for logits of any range.
+
+    Logarithms of sums would be lost in logits of 1e16. So the gaps between logits that matter are
+    kept, and longer ones are cut to GAP: `top`, the largest logit up to each rank, becomes `level`.
+    """
+    top = logits.cummax(dim=1).values.clamp_(min=torch.finfo(logits.dtype).min)
+    steps = (top[:, 1:] - top[:, :-1]).clamp_(max=GAP)
+    level = torch.nn.functional.pad(steps, (1, 0)).cumsum(dim=1)
+    close = level - (top - logits).clamp_(max=GAP)
+    if itself is not None:
+        close.scatter_(1, itself, -torch.inf)
+    logs = close.logcumsumexp(dim=1)
+    terms = (top.gather(1, last) - logits).add_((logs - level).gather(1, last))
     log_weight = math.log(weight) if isinstance(weight, float) else weight.log()
-    inverses = log_weight - log_denominators
+    inverses = log_weight - logs.gather(1, last)
     if itself is not None:
         inverses.scatter_(1, itself, -torch.inf)
     inverses = inverses.flip(1).logcumsumexp(dim=1).flip(1)
-    # The exact value is at most log 1 = 0. Where logits are huge, rounding lifts it above, and exp
-    # would make that large.
-    pull = inverses.gather(1, first).add_(logits).clamp_(max=0.0).exp_()
-    return log_denominators, pull
+    # The exact value is at most log 1 = 0, and rounding may lift it above.
+    pull = inverses.gather(1, first).add_(close).clamp_(max=0.0).exp_()
+    return terms, pull
 
 
 def _blocks(similarities: Tensor) -> list[tuple[int, Tensor]]:

@@ -31,7 +31,7 @@ class Prepared(NamedTuple):
     """int32, (3, n). For each sorted row: the first row with the same label, and the row after the
     last one. For each row as it came: its place in the sorted order."""
     not_finite: Tensor
-    """int32, (1,): 1 if a feature or a label is NaN or infinite, else 0."""
+    """int32, (1,): 1 if a feature or a label is NaN, infinite or too large, else 0."""
 
 
 def prepare(features: Tensor, labels: Tensor, shift: Tensor | None, *, sort: bool) -> Prepared:
@@ -102,7 +102,9 @@ def _prepare_kernel(
     i = tl.program_id(0).to(tl.int64)
     place = i
     y = tl.load(labels + i)
-    zero_or_nan = tl.zeros((BLOCK,), tl.float64) + (y - y)  # NaN from a NaN or infinite value on
+    # NaN from a NaN or infinite value on, and from a label whose distances would be infinite on.
+    large = y * 268435456.0
+    zero_or_nan = tl.zeros((BLOCK,), tl.float64) + (large - large)
     if SORT:
         y = tl.where(y == y, y, float("inf"))  # a NaN label needs a place in the order, too
         lower, equal, before = 0, 0, 0
