@@ -79,7 +79,8 @@ def reproduce(
         typer.Argument(
             help="main, sota, correlation, transfer, unseen, ablation-positives, "
             "ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, "
-            "efficiency, corruptions, reduced-data, spurious; or all; or recipe, a study of ours",
+            "efficiency, corruptions, reduced-data, spurious; or all; or recipe or "
+            "batch-size, studies of ours",
             show_default=False,
         ),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 from rnc.analyses.maps import check_map_method
 from rnc.config import Preset
 from rnc.data.table import Table
+from rnc.experiments.batch_size import batch_size
 from rnc.experiments.data import Data
 from rnc.experiments.plan import MakePlan, Plan, Row, Setting, base_config, check_line_fields
 from rnc.experiments.recipe import recipe
@@ -22,8 +23,10 @@ from rnc.run.folder import DoesNotApply
 from rnc.training.record import ShowRecord
 
 EVERY_RESULT = "all"
-STUDIES: dict[str, MakePlan] = {"recipe": recipe}
-"""Results that the paper does not have; each chooses its presets itself."""
+STUDIES: dict[str, MakePlan] = {"recipe": recipe, "batch-size": batch_size}
+"""Results that the paper does not have."""
+OWN_PRESETS = ("recipe",)
+"""Studies whose lines have presets of their own."""
 SEEDS: dict[str, int] = {"best": 3, "paper": 3, "quick": 1}
 STD_SEEDS: dict[str, int] = {"best": 5, "paper": 5, "quick": 3}
 """For `std`: a spread needs more seeds."""
@@ -53,7 +56,8 @@ def reproduce(
     results that do not apply to the data are left out, and `say` is told why.
 
     Args:
-        name: a key of RESULTS, or "all" of them; or "recipe", a study that is not the paper's.
+        name: a key of RESULTS, or "all" of them; or "recipe" or "batch-size", studies that are
+            not the paper's.
         data: a table, `Data`, or "digits" for the demo.
         out: the folder of runs, encoders and tables.
         seeds: how often to train; by default 3, for std 5 (preset quick: 1, and 3).
@@ -76,18 +80,18 @@ def reproduce(
     ...
     ValueError: There is no result 'mian'; known are main, sota, correlation, transfer, unseen, \
 ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, \
-efficiency, corruptions, reduced-data, spurious, recipe, all. Did you mean 'main'?
+efficiency, corruptions, reduced-data, spurious, recipe, batch-size, all. Did you mean 'main'?
     """
     names = result_names(name)
     check_map_method(map_method)
     chosen = chosen_data(data)
-    if name in STUDIES and "preset" in (fit or {}):
+    if name in OWN_PRESETS and "preset" in (fit or {}):
         raise ValueError(f"The lines of {name} have presets of their own: leave out --preset.")
     given = dict(fit or {}) | ({} if epochs is None else {"epochs": epochs})
     store = Store(Path(out), chosen.source, command)
     rows: list[Row] = []
     for one in names:
-        by = "best" if one in STUDIES else preset
+        by = "best" if one in OWN_PRESETS else preset
         count = seeds or (STD_SEEDS if one == "std" else SEEDS)[by]
         base = base_config(chosen, by, None, {**given, "preset": by})
         setting = Setting(chosen, base, count, end2end_lr, given)

@@ -1,5 +1,6 @@
 """What a line of a table is scored by: functions of a finished run."""
 
+import math
 from collections.abc import Mapping
 from statistics import median
 
@@ -17,7 +18,8 @@ VALIDATION = "validation error"
 EPOCHS = "epochs"
 SAMPLES = "samples per step"
 """Views of a sample count each."""
-COUNTS = (EPOCHS, SAMPLES)
+UPDATES = "updates"
+COUNTS = (EPOCHS, SAMPLES, UPDATES)
 """Scores that are whole numbers."""
 
 
@@ -76,6 +78,14 @@ def samples(finished: Finished) -> float:
     config = finished.planned.config
     views = config.head_views if config.scheme in BY_HEAD else config.contrast_views
     return float((config.batch_size or 1) * max(1, views))
+
+
+def updates(finished: Finished) -> float:
+    """How many updates the first stage made, where it trains by an objective."""
+    config, rows = finished.planned.config, len(finished.planned.table.rows("train"))
+    assert config.epochs is not None
+    assert config.batch_size is not None
+    return float(config.epochs * math.ceil(rows // config.batch_size / config.accumulate))
 
 
 def readable(column: str) -> Score:

@@ -1,0 +1,93 @@
+"""A study of batch sizes: what small ones cost, and what a queue or gradient caching gives back.
+
+It is no table of the paper. All lines see as many samples: smaller batches make more updates, at a
+rate that falls with the square root of their size.
+"""
+
+import math
+from typing import Any
+
+from rnc.config import FitConfig
+from rnc.experiments import scores
+from rnc.experiments.plan import Line, Plan, ScoreCurve, Setting
+from rnc.run.folder import DoesNotApply
+
+SMALLEST, LARGEST = 8, 512
+ALONE, QUEUED, CACHED = "RnC", "RnC, queue", "RnC, gradient caching"
+SMALL_BATCH_FIELDS = ("queue", "chunk")
+
+
+def batch_size(setting: Setting) -> Plan:
+    """RnC by the samples that are in memory at a time, alone, with a queue, and cached."""
+    table = setting.data.table
+    rows = len(table.rows("train"))
+    sizes = batch_sizes(rows)
+    if len(sizes) < 2:
+        raise DoesNotApply(
+            f"batch-size compares batches of {SMALLEST} and more, two of which an epoch must have; "
+            f"that takes {4 * SMALLEST} training rows, and {setting.data.name} has {rows}."
+        )
+    if given := [name for name in SMALL_BATCH_FIELDS if name in setting.given]:
+        raise ValueError(
+            f"The lines of batch-size differ in {', '.join(f'--{name}' for name in given)}: leave "
+            "that out."
+        )
+    base, most = setting.base.resolve(rows, table.kind), sizes[-1]
+    fields: dict[str, dict[int, dict[str, Any]]] = {
+        ALONE: {size: schedule(base, rows, size) for size in sizes},
+        QUEUED: {size: schedule(base, rows, size) | {"queue": most - size} for size in sizes[:-1]},
+        CACHED: {size: schedule(base, rows, most) | {"chunk": size} for size in sizes[:-1]},
+    }
+    columns = {
+        **scores.errors_and_r2(setting.base.label_distance),
+        "Spearman": scores.spearman,
+        scores.UPDATES: scores.updates,
+        scores.SECONDS: scores.seconds,
+    }
+    lines = [
+        Line(method, in_memory(size), setting.rnc(**changes), columns)
+        for method, by_size in fields.items()
+        for size, changes in by_size.items()
+    ]
+    places = {in_memory(size): float(size) for size in sizes}
+    return Plan(
+        "Small batches",
+        f"{ALONE}: batches of that size. {QUEUED}: the same, ranked beside as many earlier samples "
+        f"as make {most} with it. {CACHED}: batches of {most}, encoded so many at a time. All "
+        "lines see as many samples, within a rounding of the epochs, so small batches make more "
+        f"updates. The rate is {base.rate(contrast=True):g} for batches of {base.batch_size} and "
+        "follows the square root of the batch.",
+        lines,
+        curve=ScoreCurve("samples in memory", places, next(iter(columns))),
+    )
+
+
+def batch_sizes(rows: int) -> list[int]:
+    """Powers of two from 8 to 512, of which an epoch has at least two batches.
+
+    >>> batch_sizes(12_208), batch_sizes(100), batch_sizes(20)
+    ([8, 16, 32, 64, 128, 256, 512], [8, 16, 32], [8])
+    """
+    powers = [2**k for k in range(int(math.log2(SMALLEST)), int(math.log2(LARGEST)) + 1)]
+    return [power for power in powers if 2 * power <= rows]
+
+
+def schedule(base: FitConfig, rows: int, size: int) -> dict[str, Any]:
+    """Batch size, rate and epochs that see as many samples as those of `base`.
+
+    An epoch leaves out the samples that do not fill a batch, which further epochs make up for.
+
+    >>> base = FitConfig(batch_size=64, epochs=12, lr=0.002)
+    >>> schedule(base, 1257, 64), schedule(base, 1257, 512)["epochs"]
+    ({'batch_size': 64, 'epochs': 12, 'lr': 0.002}, 15)
+    """
+    assert base.batch_size is not None
+    assert base.epochs is not None
+    used = rows // size * size
+    rate = base.rate(contrast=True) * math.sqrt(size / base.batch_size)
+    return {"batch_size": size, "epochs": max(1, round(base.epochs * rows / used)), "lr": rate}
+
+
+def in_memory(size: int) -> str:
+    """The setting of a line."""
+    return f"{size} in memory"
