@@ -63,6 +63,7 @@ OTHER: dict[str, Any] = {
     "head_weight_decay": 0.1,
     "head_solver": "sgd",
     "balance": 0.5,
+    "oversample": 0.5,
     "temperature": 2.0,
     "contrast_temperature": 0.5,
     "label_distance": "angular",
@@ -125,6 +126,7 @@ def test_a_choice_without_a_preset_cannot_be_left_open(name: str) -> None:
         ("warm_up", 0),
         ("balance", 0),
         ("head_weight_decay", 0),
+        ("oversample", 0),
     ],
 )
 def test_a_number_has_a_least_value(name: str, least: int) -> None:

@@ -123,6 +123,7 @@ class RnCRegressor(
         head_weight_decay: float = 0.0,
         head_solver: Solver | None = None,
         balance: float | None = None,
+        oversample: float | None = None,
         temperature: float = 2.0,
         contrast_temperature: float = 0.1,
         label_distance: str = "l1",

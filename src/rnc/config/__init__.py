@@ -148,6 +148,12 @@ class FitConfig:
         "0 to 1, else 0",
     ] = None
 
+    oversample: Annotated[
+        float | None,
+        "samples are drawn in proportion to density of their target^-this, so that rare targets "
+        "are seen more often; best: as validation targets are spread, else 0",
+    ] = None
+
     temperature: Annotated[float, "of the RnC loss"] = 2.0
     contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
     label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"

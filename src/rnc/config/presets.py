@@ -31,6 +31,7 @@ PLAIN = {
     "weight_decay": 1e-4,
     "head_solver": "exact",
     "balance": 0.0,
+    "oversample": 0.0,
     "crop_scale": 0.2,
     "erase": 0.0,
     "average": 0.0,
@@ -90,7 +91,8 @@ def _quick(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
 
 
 def _best(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
-    return {"keep": "best"} | _BEST[kind](config, rows)
+    drawn = {"oversample": 0.0 if config.lds else None}  # LDS weighs rare targets already
+    return {"keep": "best"} | drawn | _BEST[kind](config, rows)
 
 
 def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.metrics.bootstrap import Interval
 from rnc.run.folder import RunFolder
+from rnc.training.balance import chosen_oversample
 
 HEAD_FIELDS = (
     *("head_epochs", "head_batch_size", "head_lr", "head_weight_decay"),
@@ -337,6 +338,7 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
     unused = _UNUSED.get(config.scheme, ())
     changes: dict[str, Any] = {name: _UNUSED_VALUES[name] for name in unused}
     changes["batch_size"] = min(config.batch_size, rows)
+    changes["oversample"] = chosen_oversample(config, table)
     config = dataclasses.replace(config, **changes)
     if not config.uses_bins:
         config = dataclasses.replace(config, **dict.fromkeys(BIN_FIELDS))  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ from rnc.experiments.plan import Line, Plan, Setting
 
 L1_SAME = "L1, all of the same"
 RECIPE_FIELDS = (
-    *("erase", "average", "warm_up", "test_views", "balance", "views", "crop_scale", "keep"),
+    *("erase", "average", "warm_up", "test_views", "balance", "oversample"),
+    *("views", "crop_scale", "keep"),
     *("optimizer", "lr", "weight_decay", "head_solver"),
 )
 """Fields that a recipe consists of."""

@@ -105,7 +105,7 @@ _FIRST_FIELDS = (
 )
 """Fields of FitConfig when keys were first made."""
 _OFF = {
-    **{"erase": 0.0, "average": 0.0, "warm_up": 0, "balance": 0.0},
+    **{"erase": 0.0, "average": 0.0, "warm_up": 0, "balance": 0.0, "oversample": 0.0},
     **{"test_views": "plain", "keep": "last"},
 }
 """What later fields are in runs that were trained before them, where that is not the default."""

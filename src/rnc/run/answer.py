@@ -92,6 +92,10 @@ def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
         details.append(f"Of the schemes, {scores['kept']} was kept. Validation errors: {errors}.")
     if head := scores.get("head"):
         details.append(_head_words(head))
+    if oversample := scores.get("oversample"):
+        details.append(
+            f"Rare targets were drawn more often in training (oversample {oversample:g})."
+        )
     baselines = scores.get("baselines") or {}
     medians = (baselines.get("median") or {}).get("per_target") or {}
     boosting = baselines.get("boosting") or {}

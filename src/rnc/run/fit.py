@@ -31,6 +31,7 @@ from rnc.run.folder import RunFolder, write_evaluation
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
 from rnc.run.start import check_evaluation, prepare_folder, read_encoder, same_source
+from rnc.training.balance import chosen_oversample
 from rnc.training.checkpoint import ENCODER_FILE
 from rnc.training.recipes import build_regressor, check_training, train
 from rnc.training.record import PULSE, Record, ShowRecord, Step
@@ -205,6 +206,8 @@ def _training_scores(records: Sequence[Record], config: FitConfig, table: Table)
     """What scores.json says about the training: validation errors, and whether it was enough."""
     scores, rows = _validation(records, config), len(table.rows("train"))
     resolved = config.resolve(rows, table.kind)
+    if oversample := chosen_oversample(resolved, table):
+        scores["oversample"] = oversample
     return scores | {"training": training_length(records, resolved, rows, scores.get("kept"))}
 
 

@@ -12,12 +12,23 @@ of the mean: a lone sample weighs at most 100^k times as much as one of mean den
 
 Beside LDS (`rnc.methods.lds_fds`): k = 1/2 is near its "sqrt_inv", whose bins have the units of the
 target. LDS also weighs the training of the encoder.
+
+An encoder does not weigh samples, it may see rare ones more often: drawn in proportion to
+density(y)^-k. `even_exponent` finds the k with which training targets are spread like those of
+validation, which is 0 where both are from one source.
 """
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from rnc.config import FitConfig
+from rnc.data.table import Table
+from rnc.loss.pairwise import circle_of
 
 KERNEL_WIDTH = 0.1
 """Of the Gaussian, in standard deviations of a target."""
@@ -25,6 +36,12 @@ PLACES = 10
 """A target is rounded to the width over this."""
 LEAST_DENSITY = 0.01
 """Over the mean of all samples."""
+EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Those to choose from on validation."""
+SURE = 2.0
+"""How many standard errors better an exponent must be than none."""
+LEAST_GAIN = 1e-6
+"""Of log-likelihood: less is rounding."""
 _PAIRS = 2**22  # in memory at a time
 
 
@@ -45,21 +62,94 @@ def balance_weights(targets: Tensor, exponent: float, period: float | None = Non
         )
     if exponent == 0:
         return torch.ones(len(targets), dtype=torch.float64, device=targets.device)
-    columns = [_density(y, period).log() for y in targets.double().unbind(1)]
-    density = torch.stack(columns).mean(dim=0).exp()
-    weights = density.clamp(min=LEAST_DENSITY * density.mean()) ** -exponent
+    weights = _density(targets, targets, period) ** -exponent
     return weights / weights.mean()
 
 
-def _density(y: Tensor, period: float | None) -> Tensor:
-    """How many samples have about this target, by a Gaussian: (n,) -> (n,)."""
+def chosen_oversample(config: FitConfig, table: Table) -> float:
+    """What the config says, or what the validation targets of the table say."""
+    if config.oversample is not None:
+        return config.oversample
+    train, val = (torch.tensor(table.y[table.rows(split)]) for split in ("train", "val"))
+    groups = None if table.group is None else table.group[table.rows("val")]
+    return even_exponent(train, val, circle_of(config.distance), groups)
+
+
+def even_exponent(
+    targets: Tensor,
+    val_targets: Tensor,
+    period: float | None = None,
+    groups: NDArray[Any] | None = None,
+) -> float:
+    """The exponent of EXPONENTS with which training is spread like validation: (n, t), (m, t).
+
+    Drawn with exponent k, targets have a density p(y)^(1 - k) / Z with Z = mean of p(y_i)^-k over
+    training. The k of the greatest likelihood of the validation targets is taken, if it is surely
+    above 0: by SURE standard errors of the difference in log-likelihood. Groups (m,), such as
+    persons, have like targets, so that a few of them do not make sure of much.
+
+    >>> ages = torch.cat([torch.full((90, 1), 20.0), torch.linspace(20, 80, 61)[:, None]])
+    >>> even_exponent(ages, ages), even_exponent(ages, torch.linspace(20, 80, 61)[:, None])
+    (0.0, 1.0)
+    """
+    if len(val_targets) == 0 or (targets == targets[:1]).all():
+        return 0.0
+    log_density = _density(targets, targets, period).log()
+    gains = -_density(targets, val_targets, period).log()  # per unit of k
+    of_group = torch.arange(len(gains))
+    if groups is not None:
+        of_group = torch.tensor(np.unique(groups, return_inverse=True)[1])
+    sums = gains.new_zeros(len(gains)).index_add(0, of_group, gains - gains.mean())
+    error = float(sums.square().sum().sqrt()) / len(gains)
+    best, most = 0.0, LEAST_GAIN
+    for k in EXPONENTS[1:]:
+        normaliser = torch.logsumexp(-k * log_density, dim=0) - math.log(len(log_density))
+        gain = float(k * gains.mean() - normaliser)
+        if gain > max(most, SURE * k * error):
+            best, most = k, gain
+    return best
+
+
+def drawn_rows(shares: Tensor, generator: torch.Generator) -> Tensor:
+    """As many rows as there are shares, shuffled, each drawn about as often as its share says.
+
+    Shares (n,) have mean 1. A row is drawn the whole number of times below or above its share,
+    which is less noisy than independent draws.
+
+    >>> rows = drawn_rows(torch.tensor([2.0, 0.5, 0.5]), torch.Generator().manual_seed(0))
+    >>> len(rows), int((rows == 0).sum())
+    (3, 2)
+    """
+    ends = shares.double().cumsum(0)
+    ends = (ends * (len(shares) / ends[-1]) + torch.rand((), generator=generator).double()).floor()
+    ends[-1] = len(shares)
+    counts = ends.diff(prepend=ends.new_zeros(1)).long()
+    rows = torch.arange(len(shares)).repeat_interleave(counts)
+    return rows[torch.randperm(len(rows), generator=generator)]
+
+
+def _density(targets: Tensor, at: Tensor, period: float | None) -> Tensor:
+    """How many samples have about such targets, no less than LEAST_DENSITY: (n, t), (m, t) -> (m,).
+
+    The geometric mean over several targets.
+    """
+    pairs = list(zip(targets.double().unbind(1), at.double().unbind(1), strict=True))
+    own = torch.stack([_column_density(y, y, period).log() for y, _ in pairs]).mean(dim=0).exp()
+    if at is targets:
+        return own.clamp(min=LEAST_DENSITY * own.mean())
+    there = torch.stack([_column_density(y, places, period).log() for y, places in pairs])
+    return there.mean(dim=0).exp().clamp(min=LEAST_DENSITY * own.mean())
+
+
+def _column_density(y: Tensor, at: Tensor, period: float | None) -> Tensor:
+    """How many samples have about this target, by a Gaussian: (n,), (m,) -> (m,)."""
     deviation = y.std(correction=0)
     place = torch.where(deviation > 0, deviation, 1.0) * KERNEL_WIDTH / PLACES
     around = None if period is None else period / place
-    rounded = ((y - y.mean()) / place).round()
-    places, place_of, counts = torch.unique(rounded, return_inverse=True, return_counts=True)
+    places, counts = torch.unique(((y - y.mean()) / place).round(), return_counts=True)
+    asked, place_of = torch.unique(((at - y.mean()) / place).round(), return_inverse=True)
     sums = []
-    for part in places.split(max(1, _PAIRS // len(places))):
+    for part in asked.split(max(1, _PAIRS // len(places))):
         gaps = (part[:, None] - places).abs()
         if around is not None:
             gaps = gaps % around

@@ -30,6 +30,7 @@ from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
+from rnc.training.balance import drawn_rows
 
 RESIDENT_SHARE = 0.5
 """Share of a GPU's free memory that raw samples may take to live there."""
@@ -79,7 +80,8 @@ class Batch(NamedTuple):
 class Batches:
     """The training samples, on their device if they fit, served in shuffled batches.
 
-    The model augments and standardises them. `weights` (n,) is what each of them counts.
+    The model augments and standardises them. `weights` (n,) is what each of them counts, `shares`
+    (n,) how often an epoch has it, if not once.
     """
 
     def __init__(
@@ -95,12 +97,13 @@ class Batches:
         channels_last: bool = False,
         mixup: Mixup | None = None,
         weights: Tensor | None = None,
+        shares: Tensor | None = None,
     ) -> None:
         self.rows = table.rows("train")
         self.known_targets = torch.tensor(table.y[self.rows])  # on the host
         self.targets = self.known_targets.to(device)
         self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
-        self.model, self.device = model, device
+        self.model, self.device, self.shares = model, device, shares
         self.normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
         self.rank, self.world_size, self.seed = rank, world_size, seed
         self.source = table.x
@@ -142,8 +145,7 @@ class Batches:
         times. With whole, every process gets all of a batch.
         """
         ordering = _generator(self.seed, stage, epoch)
-        orders = [torch.randperm(len(self), generator=ordering) for _ in range(passes)]
-        shuffled = torch.cat(orders)
+        shuffled = torch.cat([self._order(ordering) for _ in range(passes)])
         on_device = shuffled.to(self.device)
         stop = self._used(batch_size, drop_last, passes)
         for step, start in enumerate(range(0, stop, batch_size)):
@@ -157,6 +159,12 @@ class Batches:
                 mixing = _generator(self.seed, stage, epoch, step, "mixup")
                 picked = picked._replace(**self._partners(everyone, mixing))
             yield picked
+
+    def _order(self, generator: torch.Generator) -> Tensor:
+        """The rows of one pass."""
+        if self.shares is None:
+            return torch.randperm(len(self), generator=generator)
+        return drawn_rows(self.shares, generator)
 
     def whole_views(self, stage: str, *, batch_size: int, views: int) -> Iterator[Tensor]:
         """Views (n, v, ...) of random batches without end, the same in every process."""

@@ -28,18 +28,15 @@ from torch import Tensor
 from rnc.heads import Head, HeadConfig
 from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
-from rnc.training.balance import balance_weights
+from rnc.training.balance import EXPONENTS, SURE, balance_weights
 from rnc.training.blocks import Blocks, as_blocks, mean_and_variance
 from rnc.training.record import told
 from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-BALANCES = (0.0, 0.25, 0.5, 0.75, 1.0)
 QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
 LEAST_ROWS = 30
 """Of validation, to choose a balance by."""
-SURE = 2.0
-"""How many standard errors better a balance must be than none."""
 _BLOCKS = 100  # of validation rows, to tell a standard error from
 
 Measure = Callable[[Values, Values], float]
@@ -84,7 +81,7 @@ def solve_head(
         steps: at most so many for each penalty and balance.
         measure: the error of predictions for (m, d) and (m, t), which chooses.
         weights: (n,) what each training sample counts, with mean 1.
-        balance: the exponent of further weights density(y)^-balance; None chooses from BALANCES.
+        balance: the exponent of further weights density(y)^-balance; None chooses from EXPONENTS.
         period: the length of the circle that targets are on, for their density.
     """
     both = as_blocks(features), as_blocks(val_features)
@@ -237,9 +234,9 @@ class _Search:
 
     def balanced(self, start: _Solved) -> _Solved:
         """The best of all balances with a penalty, and of what is next to it from there on."""
-        best = _best(self.solve(balance, start.penalty) for balance in BALANCES)
+        best = _best(self.solve(balance, start.penalty) for balance in EXPONENTS)
         while best.balance > 0:
-            near = [(balance, best.penalty) for balance in _beside(BALANCES, best.balance)]
+            near = [(balance, best.penalty) for balance in _beside(EXPONENTS, best.balance)]
             near += [(best.balance, penalty) for penalty in _beside(PENALTIES, best.penalty)]
             better = _best(self.solve(*pair) for pair in near)
             if better.error >= best.error:

@@ -18,6 +18,7 @@ from rnc.loss.pairwise import circle_of
 from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
 from rnc.model import Regressor, without_head
+from rnc.training.balance import balance_weights, chosen_oversample
 from rnc.training.batches import Batches, Mixup, seed_of
 from rnc.training.checkpoint import (
     CHECKPOINT_FOLDER,
@@ -87,6 +88,7 @@ class SchemeRunner:
             channels_last=channels_last,
             mixup=_mixup(config) if config.c_mixup else None,
             weights=self.weights,
+            shares=_shares(config, table),
         )
         self.gather = self.fabric.world_size > 1
         self.validation = Validation(self.fabric, model, table, config.distance)
@@ -358,6 +360,12 @@ def auto_epochs(epochs: int) -> int:
     (67, 1)
     """
     return math.ceil(AUTO_SHARE * epochs)
+
+
+def _shares(config: FitConfig, table: Table) -> Tensor | None:
+    """How often an epoch has each training row, if not once."""
+    exponent, targets = chosen_oversample(config, table), torch.tensor(table.y[table.rows("train")])
+    return balance_weights(targets, exponent, circle_of(config.distance)) if exponent else None
 
 
 def _mixup(config: FitConfig) -> Mixup:
