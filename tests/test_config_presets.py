@@ -19,6 +19,10 @@ def test_the_paper_preset_is_the_released_recipe() -> None:
 def test_the_best_preset_is_sized_to_the_data() -> None:
     config = FitConfig().resolve(12_208, "image")
     assert (config.optimizer, config.epochs, config.batch_size) == ("sgd", 200, 256)
+    assert (config.keep, config.oversample, config.temperature) == ("best", None, 4.0)
+    assert FitConfig(objective="supcon").resolve(12_208, "image").temperature is None
+    assert FitConfig().resolve(12_208, "table").temperature == 2.0
+    assert FitConfig(lds=True, scheme="end2end").resolve(12_208, "image").oversample == 0
     assert (config.erase, config.average, config.warm_up, config.balance) == (1, 0.999, 10, None)
     assert (config.head_solver, config.contrast_views, config.head_views) == ("exact", 2, 2)
     assert config.resolve(12_208, "image") == config

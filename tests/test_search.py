@@ -304,7 +304,7 @@ def test_a_worker_that_was_thought_dead_gives_way(tmp_path, monkeypatch, written
         ({"head": Range(1, 2)}, "head is not a number, so it has no range. Give its values"),
         ({"scheme": Choice(["probe", "all"])}, "scheme must be one of probe, .*; got 'all'"),
         ({"flip": Choice([True, 1])}, "flip must be bool; got 1"),
-        ({"temperature": Choice([None])}, "temperature must be float; got None"),
+        ({"contrast_temperature": Choice([None])}, "contrast_temperature must be float; got None"),
         ({"lr": Choice([0.1, 0.1])}, r"lr needs values that differ; got \[0\.1, 0\.1\]"),
         ({"lr": Choice([])}, r"lr needs values that differ; got \[\]"),
         ({}, "at least one option to search, as lr; got none"),

@@ -124,7 +124,7 @@ class RnCRegressor(
         head_solver: Solver | None = None,
         balance: float | None = None,
         oversample: float | None = None,
-        temperature: float = 2.0,
+        temperature: float | None = None,
         contrast_temperature: float = 0.1,
         label_distance: str = "l1",
         similarity: str = "l2",

@@ -30,9 +30,10 @@ def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     resolved = run.fit.resolve(run.scores["n"]["train"], run.config["model"]["kind"])
     assert resolved.batch_size is not None
     batch_size = max(2, min(resolved.batch_size, len(run.rows)))
+    temperature = resolved.method_options.temperature
     truth = run.truth[run.rows]
     content: dict[str, Any] = order_of(
-        run.features, truth, batch_size=batch_size, temperature=run.fit.temperature, **run.pairs
+        run.features, truth, batch_size=batch_size, temperature=temperature, **run.pairs
     )
     for name, score in ordinality(run.features, truth, **run.pairs)._asdict().items():
         content[name] = None if math.isnan(score) else score

@@ -154,7 +154,9 @@ class FitConfig:
         "are seen more often; best: as validation targets are spread, else 0",
     ] = None
 
-    temperature: Annotated[float, "of the RnC loss"] = 2.0
+    temperature: Annotated[
+        float | None, "of the RnC loss, by default 2 as in the paper; best: 4 for images"
+    ] = None
     contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
     label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
     similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
@@ -231,7 +233,8 @@ class FitConfig:
         """The options that the methods take."""
         names = {field.name for field in dataclasses.fields(MethodOptions)} - {"label_distance"}
         given = {name: getattr(self, name) for name in names}
-        return MethodOptions(label_distance=self.distance, **given)
+        known = {name: value for name, value in given.items() if value is not None}
+        return MethodOptions(label_distance=self.distance, **known)
 
     @property
     def uses_objective(self) -> bool:

@@ -7,6 +7,7 @@ from rnc.augment.configs import AUGMENTS
 from rnc.config.presets import preset_values
 from rnc.heads.registry import HEADS, find_head
 from rnc.loss.pairwise import resolve_label_distance, resolve_similarity
+from rnc.methods.objective import MethodOptions
 from rnc.methods.registry import OBJECTIVES, REGULARIZERS
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _check_temperatures(config: "FitConfig") -> None:
     used = config.objective_spec.temperature
     names = {spec.temperature for spec in OBJECTIVES.values() if spec.temperature is not None}
     for name in sorted(names - {used}):
-        if (value := getattr(config, name)) != getattr(type(config), name):
+        if (value := getattr(config, name)) not in (None, getattr(MethodOptions, name)):
             other = "yours to set. Leave it out" if used is None else f"{used}. Give that instead"
             raise ValueError(
                 f"objective {config.objective} has no {name}, which was given as {value}; its own "

@@ -38,6 +38,7 @@ PLAIN = {
     "warm_up": 0,
     "test_views": "plain",
     "keep": "last",
+    "temperature": 2.0,
 }
 """Training as in the paper, but for the head."""
 CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
@@ -54,6 +55,8 @@ def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> di
         values.pop("batch_size", None)
     if not config.crop:
         del values["crop_scale"]
+    if config.objective_spec.temperature != "temperature":
+        del values["temperature"]
     values["head_lr"] = 0.05 if (config.optimizer or values["optimizer"]) == "sgd" else 1e-2
     return {name: value for name, value in values.items() if getattr(config, name) is None}
 
@@ -104,6 +107,7 @@ def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:
         "batch_size": batch_size,
         "weight_decay": 5e-4,
         "balance": None,
+        "temperature": 4.0,
         "crop_scale": 0.5,
         "erase": 1.0,
         "average": 0.999,
@@ -114,7 +118,8 @@ def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:
 
 def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
     values = _best_images(config, rows)
-    return values | {"optimizer": "adamw", "weight_decay": 1e-4, "test_views": "plain"}
+    own = {"optimizer": "adamw", "weight_decay": 1e-4, "test_views": "plain", "temperature": 2.0}
+    return values | own
 
 
 def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:

@@ -56,7 +56,9 @@ OF_LINES = (
 BY_HEAD = ("end2end", "two-stage")
 """Schemes whose first stage is by a head's loss alone."""
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(FitConfig)}
-_UNUSED_VALUES = _DEFAULTS | {"head_solver": "exact", "balance": 0.0, "keep": "last"}
+_UNUSED_VALUES = _DEFAULTS | {
+    **{"head_solver": "exact", "balance": 0.0, "keep": "last", "temperature": 2.0}
+}
 """What unused fields are set to: where a default came to depend on the preset, the former one."""
 
 

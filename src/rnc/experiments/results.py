@@ -183,7 +183,7 @@ def ablation_similarity(setting: Setting) -> Plan:
         line_of(setting, "RnC(L1)", setting.rnc(similarity=key), name)
         for key, name in names.items()
     ]
-    temperature = lines[0].runs[0].config.temperature
+    temperature = lines[0].runs[0].config.method_options.temperature
     about = f"One temperature, {temperature:g}, for all three, unless each is tuned."
     return Plan("Similarity of features", about, lines)
 

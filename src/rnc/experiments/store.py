@@ -121,7 +121,7 @@ def _key_fields(config: FitConfig, left_out: tuple[str, ...]) -> dict[str, Any]:
     first = _FIRST_FIELDS.split()
     later = {f.name: f.default for f in dataclasses.fields(config) if f.name not in first} | _OFF
     views = config.head_views if config.scheme in BY_HEAD else config.contrast_views
-    numbers: dict[str, Any] = {"views": views}
+    numbers: dict[str, Any] = {"views": views, "temperature": config.method_options.temperature}
     numbers |= {} if config.crop else {"crop_scale": PLAIN["crop_scale"]}
     return {
         name: value
