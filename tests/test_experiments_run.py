@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from rnc.analyses.corruption import CORRUPTIONS
@@ -36,7 +37,7 @@ FAST = {
     "head_solver": "sgd",
     "head_epochs": 1,
 }
-ON_TABLES = [name for name in RESULTS if name not in ("resnet50", "corruptions")]
+ON_TABLES = [name for name in RESULTS if name not in ("resnet50", "corruptions", "views")]
 
 
 def even(n: int) -> Table:
@@ -146,6 +147,20 @@ def test_reports_of_runs_stand_beside_the_tables(everything) -> None:
     assert "The runs: spurious.html" in (out / "spurious.md").read_text()
 
 
+PICTURED = ("correlation", "unseen", "reduced-data", "spurious", "maps", "pairs")
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_figures_are_drawn_beside_their_tables(everything, name) -> None:
+    out, _, said = everything
+    with Image.open(out / f"{name}.png") as picture:
+        assert min(picture.size) > 300
+        assert len(np.unique(np.asarray(picture.convert("L")))) > 20
+    assert (out / f"{name}.svg").read_text().startswith("<?xml")
+    assert f"({name}.png)" in (out / f"{name}.md").read_text()
+    assert f"  Picture: {out / name}.png" in said
+
+
 def test_seeds_give_a_mean_and_a_spread(tmp_path) -> None:
     rows = run("ablation-similarity", tmp_path, seeds=2)
     assert all(len(row.values) == 2 for row in rows)
@@ -206,6 +221,8 @@ def test_corrupted_images_are_scored_by_severity(tmp_path, monkeypatch) -> None:
     part = json.loads(files[0].read_text()) | {"n": every - 1, "clean": -1.0}
     write_json(files[0], part)  # of a version that took a sample of the images
     assert run("corruptions", tmp_path, large, fit=fit) == rows
+    assert (tmp_path / "corruptions.png").exists()
+    assert "Mean over all corruptions" in (tmp_path / "corruptions.html").read_text()
     assert [row.score for row in rows[:6]] == ["clean", *(f"severity {i}" for i in range(1, 6))]
     assert len({row.values for row in rows}) == 12
 

@@ -112,6 +112,20 @@ def test_columns_of_text_stay_text(tmp_path):
     assert country["categories"] == ["(empty)", "DE", "NA", "None"]
 
 
+def test_numbers_that_name_things_are_categories_and_amounts_are_not(tmp_path):
+    codes = [65, 75, 162, 858, 3297, 3395, 5020, 5021, 8733, 8953, 9706, 17603]
+    columns = {"camera": [str(codes[i % 12]) for i in range(40)]}
+    columns |= {"year": [str(2000 + i % 12) for i in range(40)]}
+    columns |= {"mass": [str(7.5 * (i % 12) ** 2) for i in range(40)]}
+    run, _ = make_run(tmp_path / "run", columns=columns)
+    page = Page(write_report([run]))
+    camera, _ = page.coloring("camera")
+    assert camera["categories"][:3] == ["65", "75", "162"]
+    assert (len(camera["categories"]), camera["rest"]) == (10, True)
+    for name in ("year", "mass"):
+        assert page.coloring(name)[0]["categories"] == []
+
+
 def test_a_run_has_one_colour_in_all_figures(tmp_path):
     runs = [make_run(tmp_path / name, seed=seed)[0] for seed, name in enumerate("ab")]
     page = Page(write_report(runs))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rnc.run.folder import AnalysisResult, RunFolder
 
@@ -12,12 +13,21 @@ ShowProgress = Callable[[int, int, str], None]
 SHARES = (1.0, 0.5, 0.25, 0.125)
 
 
+class MapOnly(NamedTuple):
+    """Which samples a map has: those with one of these values in a column."""
+
+    column: str
+    values: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class AnalysisOptions:
     """What an analysis may be told; each takes what it needs."""
 
     map_method: str | None = None
     """pca, tsne or umap; None: umap if it is installed, else tsne."""
+    map_only: MapOnly | None = None
+    """The samples of a map; None: all that have features."""
     corruption_samples: int = 2000
     """Most test images to corrupt."""
     seen: tuple[tuple[float, float], ...] = ()

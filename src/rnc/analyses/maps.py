@@ -24,17 +24,23 @@ MapMethod = Callable[[NDArray[np.float64], int], NDArray[Any]]
 
 
 def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """A 2-D map of the features in features.safetensors."""
-    method = options.map_method or default_method()
-    if len(run.rows) < LEAST_POINTS:
+    """A 2-D map of the features in features.safetensors, or of those with some values."""
+    method, only = options.map_method or default_method(), options.map_only
+    rows, features = run.rows, run.features
+    if only is not None:
+        kept = np.isin(run.subgroups[only.column][rows], only.values)
+        rows, features = rows[kept], features[kept]
+    if len(rows) < LEAST_POINTS:
+        part = "" if only is None else f" with {only.column} {', '.join(only.values)}"
         raise DoesNotApply(
             f"A map needs at least {LEAST_POINTS} samples; {run.path} has features of "
-            f"{len(run.rows)}."
+            f"{len(rows)}{part}."
         )
-    options.show(0, 1, f"{method} of {len(run.rows)} samples")
-    points = map_features(run.features, method)
-    x, y = points.T.astype(float).tolist()
-    return AnalysisResult({"method": method, "rows": run.rows.tolist(), "x": x, "y": y})
+    options.show(0, 1, f"{method} of {len(rows)} samples")
+    x, y = map_features(features, method).T.astype(float).tolist()
+    part_of = {} if only is None else {"only": {"column": only.column, "values": [*only.values]}}
+    content = {"method": method, "rows": rows.tolist(), "x": x, "y": y, **part_of}
+    return AnalysisResult(content)
 
 
 def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) -> NDArray[Any]:
@@ -141,6 +147,7 @@ def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
 
 
 MAPS: dict[str, MapMethod] = {"pca": _pca, "tsne": _tsne, "umap": _umap}
+MAP_TITLES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 
 
 # -------------------------------------------------------------------------------- similarity

@@ -79,20 +79,24 @@ def reproduce(
         typer.Argument(
             help="main, sota, correlation, transfer, unseen, ablation-positives, "
             "ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, "
-            "efficiency, corruptions, reduced-data, spurious; or all; or recipe or "
-            "batch-size, studies of ours",
+            "efficiency, corruptions, reduced-data, spurious, maps, pairs, views; or all; or "
+            "recipe or batch-size, studies of ours",
             show_default=False,
         ),
     ],
     source: Annotated[str, typer.Option("--data", help=_SOURCES)] = _DIGITS,
     nuisance: Annotated[str | None, "for spurious: column the target does not depend on"] = None,
+    nuisance_value: Annotated[
+        list[str] | None,
+        "for spurious: draw only these of its values; may repeat; default: the ten most frequent",
+    ] = None,
     other: Annotated[str | None, "for transfer: a second dataset's name, or a second file"] = None,
     other_root: Annotated[Path | None, "folder of its copy"] = None,
     other_option: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="option of that dataset, as split=balanced"),
     ] = None,
-    map_method: Annotated[str | None, "for spurious: pca, tsne or umap"] = None,
+    map_method: Annotated[str | None, "for spurious and maps: pca, tsne or umap"] = None,
     out: Annotated[Path, "folder for runs and tables"] = Path("runs/paper"),
     seeds: Annotated[
         int | None,
@@ -143,6 +147,7 @@ def reproduce(
         data = _read(_with_subgroup(flags, nuisance), config, has_other=other is not None)
         if nuisance is not None:
             data = dataclasses.replace(data, nuisance=nuisance)
+        data = dataclasses.replace(data, nuisance_values=tuple(nuisance_value or ()))
         if second is not None:
             data = data.with_other(_read_second(second, config, data))
         reproduce(

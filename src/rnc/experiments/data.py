@@ -48,6 +48,8 @@ class Data:
     """Two tables of one kind and target, by name, to transfer between."""
     nuisance: str | None = None
     """The column that a good representation does not keep."""
+    nuisance_values: tuple[str, ...] = ()
+    """Those of its values that are drawn; by default the ten that most test samples have."""
     large: Table | None = None
     """The same samples as larger images, where those of the table are too small to corrupt."""
     source: DataSource | None = None

@@ -52,8 +52,9 @@ def reproduce(
 ) -> list[Row]:
     """The rows of a result of the paper, from runs below `out`, of which only missing ones train.
 
-    Writes OUT/NAME.csv and OUT/NAME.md, and OUT/report.md of all results so far. With "all",
-    results that do not apply to the data are left out, and `say` is told why.
+    Writes OUT/NAME.csv, OUT/NAME.md and for a figure OUT/NAME.png (extra: figures), and
+    OUT/report.md of all results so far. With "all", results that do not apply to the data are left
+    out, and `say` is told why.
 
     Args:
         name: a key of RESULTS, or "all" of them; or "recipe" or "batch-size", studies that are
@@ -70,7 +71,8 @@ def reproduce(
         tune: choose rate, weight decay and temperature of each method on validation first, from the
             paper's grid; fields of `fit` stay as they are. OUT/NAME-tuning.csv has all trials.
         train: whether to train what is missing; if not, the table has what is finished.
-        map_method: of the map of "spurious": pca, tsne or umap; by default umap if it is installed.
+        map_method: of the maps of "spurious" and "maps": pca, tsne or umap; by default umap if it
+            is installed.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
         say: takes lines of text: cost, progress, the table.
@@ -80,7 +82,8 @@ def reproduce(
     ...
     ValueError: There is no result 'mian'; known are main, sota, correlation, transfer, unseen, \
 ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, \
-efficiency, corruptions, reduced-data, spurious, recipe, batch-size, all. Did you mean 'main'?
+efficiency, corruptions, reduced-data, spurious, maps, pairs, views, recipe, batch-size, all. Did \
+you mean 'main'?
     """
     names = result_names(name)
     check_map_method(map_method)
@@ -148,7 +151,7 @@ def _finished(plan: Plan, store: Store) -> Plan:
     for line in plan.lines:
         if runs := tuple(run for run in line.runs if store.is_finished(run)):
             lines.append(dataclasses.replace(line, runs=runs))
-    if not lines:
+    if plan.lines and not lines:
         raise DoesNotApply(f"None of its runs is finished below {store.out}. Train them first.")
     return dataclasses.replace(plan, lines=lines)
 

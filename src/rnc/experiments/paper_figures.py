@@ -4,18 +4,27 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from rnc.analyses.analysis import SHARES
+import numpy as np
+
+from rnc.analyses.analysis import SHARES, MapOnly
 from rnc.analyses.corruption import LEAST_SIDE, SEVERITIES
+from rnc.data.errors import first_few
+from rnc.data.table import Table
 from rnc.experiments import scores
+from rnc.experiments.comparison import METHODS
 from rnc.experiments.lines import l1_and_rnc
 from rnc.experiments.paired import with_differences
+from rnc.experiments.pairs import pair_rows
 from rnc.experiments.plan import Line, MakePlan, Plan, Setting
 from rnc.experiments.subsets import with_size
 from rnc.run.folder import DoesNotApply
+from rnc.run.groups import MOST_VALUES, natural_key
 
 FEW_LABELS = (1.0, 0.2, 0.05)
 """Shares of the training rows with preset best."""
 IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
+MOST_MAPPED = 10
+"""Values of a column that are drawn, each in a colour of its own."""
 
 
 def corruptions(setting: Setting) -> Plan:
@@ -35,7 +44,8 @@ def corruptions(setting: Setting) -> Plan:
     grey = "" if table.x.shape[1] == 3 else " Grey images are not saturated: 18 types."
     own = "" if data.large is None else f" Images of {side} pixels here."
     about = f"Error, mean over the 19 types of corruption, on all test images.{grey}{own}"
-    return Plan("Corrupted test images", about, lines)
+    title = "Corrupted test images"
+    return Plan(title, about, lines, analyses=("corruption",), picture="severities")
 
 
 def reduced_data(setting: Setting) -> Plan:
@@ -50,7 +60,7 @@ def reduced_data(setting: Setting) -> Plan:
         part = partial(with_size, table, n)
         lines += l1_and_rnc(setting, None, f"{n:,} training rows", table=part)
     about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
-    plan = Plan("Fewer training rows", about, lines)
+    plan = Plan("Fewer training rows", about, lines, picture="sizes")
     return dataclasses.replace(plan, derive=with_differences("L1")) if is_best else plan
 
 
@@ -63,6 +73,7 @@ def spurious(setting: Setting) -> Plan:
             f"spurious needs a further column that the target does not depend on, such as a camera "
             f"(--nuisance COLUMN); {setting.data.name} has the columns: {have}."
         )
+    only = _map_only(table, column, setting.data.nuisance_values)
     columns = {
         f"{column} readable": scores.readable(column),
         "Spearman": scores.spearman,
@@ -71,15 +82,85 @@ def spurious(setting: Setting) -> Plan:
     return Plan(
         f"A spurious target: {column}",
         f"How well a linear probe reads {column} from test features (accuracy, or R2 of numbers), "
-        "and how well features follow the target. The paper shows a map of 10 cameras; ours is in "
-        "the report beside this file.",
+        f"and how well features follow the target. {_mapped(only)}",
         l1_and_rnc(setting, columns),
         analyses=("map",),
+        map_only=only,
+        picture="spurious-maps",
     )
+
+
+def _map_only(table: Table, column: str, chosen: tuple[str, ...]) -> MapOnly | None:
+    """Which values of a column are drawn: those chosen, or the ten that most test samples have.
+
+    None where all are: up to ten, or more numbers than make groups.
+    """
+    values = np.asarray(table.subgroup[column])
+    texts, counts = np.unique(values[table.rows("test")].astype(str), return_counts=True)
+    if missing := [value for value in chosen if value not in texts]:
+        raise ValueError(
+            f"No test sample has the {column} {', '.join(missing)}; there are "
+            f"{first_few(sorted(texts.tolist(), key=natural_key))}."
+        )
+    kind = values.dtype.kind
+    are_numbers = kind == "f" or (kind in "iu" and len(texts) > MOST_VALUES)
+    if not chosen and (len(texts) <= MOST_MAPPED or are_numbers):
+        return None
+    frequent = texts[np.argsort(-counts, kind="stable")[:MOST_MAPPED]].tolist()
+    return MapOnly(column, chosen or tuple(sorted(frequent, key=natural_key)))
+
+
+def _mapped(only: MapOnly | None) -> str:
+    """What the picture shows, in words."""
+    if only is None:
+        return "The paper shows a map of 10 cameras; ours has all values."
+    return f"The map has the values {', '.join(only.values)} only; training and scores have all."
+
+
+def maps(setting: Setting) -> Plan:
+    """Maps of the features of L1, SupCon and RnC."""
+    methods = {method.name: method for method in METHODS}
+    columns = {"Spearman": scores.spearman, **scores.errors(setting.base.label_distance)}
+    l1, rnc = l1_and_rnc(setting, columns)
+    supcon = Line("SupCon", "", methods["SupCon"].runs(setting), columns)
+    return Plan(
+        "Features of L1, SupCon and RnC",
+        "Test samples in two dimensions, coloured by the target. The paper shows SkyFinder.",
+        [l1, supcon, rnc],
+        analyses=("map",),
+        picture="target-maps",
+    )
+
+
+def pairs(setting: Setting) -> Plan:
+    """A toy batch, and how the loss ranks it."""
+    return Plan(
+        "Positive and negative pairs of an anchor",
+        "Four training samples whose targets lie as the paper's 20 (the anchor), 30, 0 and 70 "
+        "years. Negatives: what is further from the anchor than the positive, or as far. If all "
+        "features were alike, a pair would cost the logarithm of one more than its negatives.",
+        [],
+        derive=lambda rows, outcomes: pair_rows(setting),
+        picture="pairs",
+    )
+
+
+def views(setting: Setting) -> Plan:
+    """Samples as they are, and augmented."""
+    if setting.data.table.kind == "table":
+        raise DoesNotApply(
+            f"views draws images and signals; the rows of {setting.data.name} are columns of "
+            "numbers, whose views differ by a little noise."
+        )
+    about = "Training samples over the range of the target: as a test sees them, and two views."
+    return Plan("Original and augmented samples", about, [], picture="views")
 
 
 FIGURES: dict[str, MakePlan] = {
     "corruptions": corruptions,
     "reduced-data": reduced_data,
     "spurious": spurious,
+    "maps": maps,
+    "pairs": pairs,
+    "views": views,
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rnc.analyses.analysis import MapOnly
 from rnc.config import FitConfig, Preset
 from rnc.config.checks import is_changed_by_original
 from rnc.data.table import Table
@@ -157,6 +158,10 @@ class Plan:
     """Analyses of the first seed's runs; all runs get a report of their own."""
     map_method: str | None = None
     """For the analysis map: pca, tsne or umap; None: as `default_method` says."""
+    map_only: MapOnly | None = None
+    """For the analysis map: which samples; None: all."""
+    picture: str = ""
+    """A key of PICTURES in pictures.py; empty for none."""
     report: str = ""
     """File name of that report; by default that of the table."""
     grouped: bool = False

@@ -47,6 +47,9 @@ SOURCES = {
     "corruptions": "Figure 4",
     "reduced-data": "Figure 5",
     "spurious": "Figure 6",
+    "maps": "Figure 1",
+    "pairs": "Figure 2",
+    "views": "Table 7",
 }
 
 

@@ -19,7 +19,6 @@ from rnc.experiments.lines import l1_and_rnc, line_of
 from rnc.experiments.paper_figures import FIGURES
 from rnc.experiments.plan import Line, MakePlan, Outcome, Plan, Row, Setting
 from rnc.experiments.published import (
-    BIMODAL,
     FINETUNE,
     PAPER_DATASETS,
     PAPER_HEADS,
@@ -27,10 +26,9 @@ from rnc.experiments.published import (
     RATIO,
     TO_AGEDB,
     TO_IMDB,
-    TRIMODAL,
     published,
 )
-from rnc.experiments.subsets import modes, with_modes, with_size
+from rnc.experiments.subsets import UNSEEN_MODES, modes, with_modes, with_size
 from rnc.run.folder import DoesNotApply
 
 TWO_VIEWS = 2
@@ -91,6 +89,7 @@ def correlation(setting: Setting) -> Plan:
         "does not say which feature similarity it took.",
         l1_and_rnc(setting, columns),
         analyses=("similarity",),
+        picture="matrices",
     )
 
 
@@ -139,7 +138,7 @@ def unseen(setting: Setting) -> Plan:
             "Read it with one of them."
         )
     lines = []
-    for title, count, gaps in ((BIMODAL, 2, 0.225), (TRIMODAL, 3, 1 / 3)):
+    for title, count, gaps in UNSEEN_MODES:
         ranges = modes(table, count, gaps)
         columns = {
             "MAE, all": scores.error,
@@ -154,6 +153,7 @@ def unseen(setting: Setting) -> Plan:
         "of the rows there, nothing between them; the gaps take the share of the range that the "
         "published numbers imply (22.5 % and 33.3 %). Validation has seen targets only.",
         lines,
+        picture="label-distributions",
         derive=with_gains,
     )
 

@@ -41,9 +41,10 @@ def run_plan(
     curve NAME.svg, and for a tuned plan NAME-tuning.csv.
     """
     cost = cost_of(plan.runs, store)
+    words = str(cost) if plan.lines else "nothing to train"
     own_split = setting.data.own_split
     data = f"{setting.data.name}, split {own_split}" if own_split else setting.data.name
-    say(f"{name} on {data}: {cost}.")
+    say(f"{name} on {data}: {words}.")
     paper = {} if own_split else published(name, setting.data.name)
     watch = Watch(cost, show, say)
     rows: list[Row] = []
@@ -60,14 +61,17 @@ def run_plan(
         rows = [_with_paper(row, paper) for row in rows]
         rows = [_with_paper(row, paper) for row in plan.derive(rows, outcomes)]
         report = _report(name, plan, outcomes, store, say) if plan.analyses else None
-    write_csv(store.out / f"{name}.csv", rows)
-    how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}"
+    if rows:
+        write_csv(store.out / f"{name}.csv", rows)
+    how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}" if plan.runs else ""
     text = section(name, plan, rows, data=data, how=how)
     if plan.curve is not None and (picture := picture_of(rows, plan.curve)):
         write_text(store.out / f"{name}.svg", picture)
         text += f"\n![{plan.title}]({name}.svg)\n"
     if report is not None:
         text += f"\nThe runs: {report.name}\n"
+    if plan.picture and _draw(name, plan, rows, outcomes, setting, store, say):
+        text += f"\n![{plan.title}]({name}.png)\n"
     write_text(store.out / f"{name}.md", text)
     if any(line.chosen for line in plan.lines):
         write_tuning(store.out / f"{name}-tuning.csv", plan.lines)
@@ -158,10 +162,10 @@ def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
 
 def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, say: Say) -> Path:
     """A report of all runs; those of the first seed have the analyses of the plan."""
-    options = AnalysisOptions(map_method=plan.map_method)
+    options = AnalysisOptions(map_method=plan.map_method, map_only=plan.map_only)
     for line, finished in outcomes:
         for analysis in plan.analyses if finished else ():
-            if _has(finished[0], analysis, plan.map_method):
+            if _has(finished[0], analysis, plan):
                 continue
             try:
                 analyse(finished[0].run, analysis, options)
@@ -171,13 +175,38 @@ def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, sa
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 
 
-def _has(finished: Finished, analysis: str, map_method: str | None) -> bool:
-    """Whether a run has an analysis; a map must be of the method that was asked for, if any."""
-    if not finished.run.has_analysis(analysis):
+def _has(finished: Finished, analysis: str, plan: Plan) -> bool:
+    """Whether a run has an analysis; a map must be of the method and samples that are asked for."""
+    if not finished.run.has_analysis(analysis) or analysis != "map":
+        return finished.run.has_analysis(analysis)
+    content, only = finished.run.analysis("map").content, plan.map_only
+    if plan.map_method not in (None, content["method"]):
         return False
-    if analysis != "map" or map_method is None:
-        return True
-    return bool(finished.run.analysis("map").content["method"] == map_method)
+    wanted = None if only is None else {"column": only.column, "values": [*only.values]}
+    return bool(content.get("only") == wanted)
+
+
+def _draw(
+    name: str,
+    plan: Plan,
+    rows: Sequence[Row],
+    outcomes: Sequence[Outcome],
+    setting: Setting,
+    store: Store,
+    say: Say,
+) -> bool:
+    """Draw the picture of a plan; whether there is one. Without matplotlib, `say` is told."""
+    if plan.lines and not any(outcome.finished for outcome in outcomes):
+        return False
+    try:
+        from rnc.experiments.pictures import Material, draw_picture
+    except ImportError:
+        say(f"  {name}.png left out: pictures need pip install 'rank-n-contrast[figures]'.")
+        return False
+    material = Material(plan, rows, outcomes, setting)
+    first, _ = draw_picture(plan.picture, material, store.out / name)
+    say(f"  Picture: {first}")
+    return True
 
 
 def _epochs(plan: Plan) -> str:

@@ -19,7 +19,7 @@ EPOCHS = "epochs"
 SAMPLES = "samples per step"
 """Views of a sample count each."""
 UPDATES = "updates"
-COUNTS = (EPOCHS, SAMPLES, UPDATES)
+COUNTS = (EPOCHS, SAMPLES, UPDATES, "negatives")
 """Scores that are whole numbers."""
 
 

@@ -10,9 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.data.table import Table
+from rnc.experiments.published import BIMODAL, TRIMODAL
 from rnc.run.folder import DoesNotApply
 
 Ranges = tuple[tuple[float, float], ...]
+
+UNSEEN_MODES = ((BIMODAL, 2, 0.225), (TRIMODAL, 3, 1 / 3))
+"""Training sets with unseen targets: name, ranges, and the share of the whole between these."""
 
 TEST_BINS = 10
 LEAST_PER_BIN = 3

@@ -40,7 +40,8 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) -> str:
     """A section of a report, in Markdown."""
     paper = f" Paper: {SOURCES[name]}." if name in SOURCES else ""
-    lines = [f"## {name}: {plan.title}", "", f"{data}, {how}.{paper} {plan.about}".rstrip(), ""]
+    made = ", ".join(words for words in (data, how) if words)
+    lines = [f"## {name}: {plan.title}", "", f"{made}.{paper} {plan.about}".rstrip(), ""]
     return "\n".join([*lines, *table(rows, grouped=plan.grouped), *_tuning(name, plan), ""])
 
 
@@ -76,6 +77,8 @@ def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
         grouped: a heading for each setting instead of a column of them, and below it the lines by
             their first score, lowest first.
     """
+    if not rows:
+        return []
     scores = list(dict.fromkeys(row.score for row in rows))
     with_paper = [score for score in scores if any(r.score == score and r.paper for r in rows)]
     cells = {(row.method, row.setting, row.score): row for row in rows}

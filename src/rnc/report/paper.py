@@ -1,7 +1,7 @@
 """The figures of a report for print: PNG and SVG files, as wide as a column of a paper.
 
-The only file that imports matplotlib (extra: figures). Text is shown letter by letter: a dollar
-sign starts no formula.
+This file, plates.py and experiments/pictures.py are the only ones that import matplotlib (extra:
+figures). Text is shown letter by letter: a dollar sign starts no formula.
 """
 
 import base64
@@ -30,7 +30,7 @@ except ImportError as error:
 WIDTH = 3.3
 """Inches: one column of two."""
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -47,7 +47,8 @@ _STYLE: dict[Any, Any] = {
     "savefig.dpi": 300,
 }
 _GREY = "#9aa3ad"
-_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
+DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
+"""Of lines of one figure."""
 
 
 def draw_figures(figures: Sequence[Figure], data: dict[str, Any], folder: Path) -> list[Path]:
@@ -63,19 +64,20 @@ def draw_figures(figures: Sequence[Figure], data: dict[str, Any], folder: Path) 
             stem = name if taken[name] == 1 else f"{name}-{taken[name]}"
             for ending in ("png", "svg"):
                 path = folder / f"{stem}.{ending}"
-                with mpl.rc_context(_STYLE):
-                    _write(drawing, path, ending)
+                with mpl.rc_context(STYLE):
+                    write_drawing(drawing, path, ending)
                 written.append(path)
     return written
 
 
-def _write(drawing: Drawing, path: Path, ending: str) -> None:
+def write_drawing(drawing: Drawing, path: Path, ending: str) -> None:
+    """Write a drawing as png or svg; the same drawing gives the same file."""
     dated: dict[str, Any] = {"metadata": {"Date": None}} if ending == "svg" else {}
     write_file(path, lambda file: drawing.savefig(file, format=ending, **dated))
 
 
 def _drawings(figure: Figure, data: dict[str, Any]) -> list[tuple[str, Drawing]]:
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         if figure["kind"] != "map":
             return [(figure["file"], _DRAWERS[figure["kind"]](figure))]
         values = data["runs"][figure["run"]]["values"]
@@ -107,7 +109,7 @@ def _floats(values: Sequence[float | None]) -> NDArray[np.float64]:
 def _legend(drawing: Drawing, entries: Sequence[Figure]) -> None:
     if entries:
         lines = [
-            Line2D([], [], color=_color(e["color"]), linestyle=_DASHES[e["dash"] % 4])
+            Line2D([], [], color=_color(e["color"]), linestyle=DASHES[e["dash"] % 4])
             for e in entries
         ]
         names = [e["name"] for e in entries]
@@ -154,7 +156,7 @@ def _x_axis(ax: Any, figure: Figure) -> None:
 
 
 def _line(ax: Axes, mark: Figure) -> None:
-    style: dict[str, Any] = {"linestyle": _DASHES[mark["dash"] % 4], "color": _color(mark["color"])}
+    style: dict[str, Any] = {"linestyle": DASHES[mark["dash"] % 4], "color": _color(mark["color"])}
     style |= {"marker": "o", "markersize": 2.5} if mark["dots"] else {}
     ax.plot(_floats(mark["x"]), _floats(mark["y"]), **style)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rnc.report.figures import limits_of, rounded, short
 from rnc.report.runs import ReportRun
 from rnc.report.sheets import PictureSheet, make_sheets, pool_pictures, sparklines
-from rnc.run.groups import natural_key
+from rnc.run.groups import MOST_VALUES, natural_key
 
 MAX_CATEGORIES = 10
 """Values of a column that get a colour each."""
@@ -143,15 +143,30 @@ def category_codes(values: NDArray[Any], scale: ColorScale) -> list[int]:
 def as_one_kind(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """A column of several runs as numbers in all, or as texts in all.
 
-    It is numbers if one run has it as numbers, or if it has many values and all are numbers.
+    It is numbers if one run has it as numbers, or if it has many values and all are numbers but
+    no codes.
     """
     texts = [part for part in parts if part.dtype.kind != "f"]
     distinct = np.unique(np.concatenate([*texts, np.empty(0, np.str_)]))
     numbers = pd.to_numeric(pd.Series(distinct), errors="coerce")
     is_number = len(distinct) > MAX_CATEGORIES and np.isfinite(numbers).all()
+    is_number = is_number and not are_codes(numbers.to_numpy(np.float64))
     if len(texts) == len(parts) and not is_number:
         return [np.where(part == "", EMPTY, part) for part in parts]
     return [pd.to_numeric(pd.Series(part), errors="coerce").to_numpy(np.float64) for part in parts]
+
+
+def are_codes(numbers: NDArray[np.float64]) -> bool:
+    """Whether different numbers look like names of things, as those of cameras, not like amounts.
+
+    They are whole, few enough to make groups, and leave out at least as many as there are.
+
+    >>> are_codes(np.array([65.0, 75, 162, 858])), are_codes(np.arange(2001.0, 2020))
+    (True, False)
+    """
+    if not 0 < len(numbers) <= MOST_VALUES or (numbers != numbers.round()).any():
+        return False
+    return bool(np.ptp(numbers) + 1 >= 2 * len(numbers))
 
 
 def page_data(runs: Sequence[ReportRun], pictures: Pictures) -> dict[str, Any]:

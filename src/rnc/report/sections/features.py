@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rnc.analyses.maps import MAP_TITLES
 from rnc.report import figures as draw
 from rnc.report import page
 from rnc.report.figures import Figure, SimilarityMatrix
@@ -13,7 +14,6 @@ from rnc.report.sections.numbers import readable_columns, union
 from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
 
-_METHODS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 _ENOUGH_COLORS = 0.6  # share of a common colour scale that every run should use
 _SIMILARITIES = {
     "l2": "minus L2 distance",
@@ -25,7 +25,7 @@ _SIMILARITIES = {
 def read_map(result: AnalysisResult, run: PartialRun) -> FeatureMap:
     """analyses/map.json."""
     method = str(result.content.get("method") or "map")
-    method = _METHODS.get(method, method)
+    method = MAP_TITLES.get(method, method)
     return _feature_map(result, run, method, (f"{method} 1", f"{method} 2"))
 
 
