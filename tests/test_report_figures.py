@@ -128,7 +128,7 @@ def test_no_text_of_a_figure_is_smaller_than_seven_points(drawn):
     sizes = []
     for figure in content.figures:
         for _, drawing in paper._drawings(figure, data):
-            with mpl.rc_context(paper._STYLE):
+            with mpl.rc_context(paper.STYLE):
                 drawing.draw_without_rendering()  # makes the numbers at the axes
             texts = (text for text in drawing.findobj(Text) if text.get_text())
             sizes += [text.get_fontsize() for text in texts]
