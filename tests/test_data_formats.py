@@ -79,6 +79,11 @@ def test_json_gaps_empty_lines_and_missing_keys_are_gaps(tmp_path):
     assert frame["b"].isna().tolist() == [False, True, True]
 
 
+def test_gaps_after_a_very_long_number_are_gaps(tmp_path):
+    path = write(tmp_path / "t.csv", f"a,b\n{'1' * 40},1\n,2\nNA,3\n?,4\nx,5\n")
+    assert read_frame(path)["a"].isna().tolist() == [False, True, True, True, False]
+
+
 def test_a_spreadsheet_without_its_package_names_the_extra(tmp_path, monkeypatch):
     path = save(people(), tmp_path / "t.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)

@@ -101,11 +101,12 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
         raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
     arrays = {}
     try:
-        with warnings.catch_warnings(), np.load(source, allow_pickle=False) as archive:
+        with source.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of shapes beyond all numbers, which raise as well
-            check_names(archive.files, str(source))
-            for name in archive.files:
-                arrays[name] = _plain(archive[name], name, source)
+            with np.load(file, allow_pickle=False) as archive:
+                check_names(archive.files, str(source))
+                for name in archive.files:
+                    arrays[name] = _plain(archive[name], name, source)
     except DataError:
         raise
     except MemoryError as error:

@@ -175,7 +175,7 @@ def too_many_texts(values: pd.Series, train: pd.Series, *, strict: bool) -> str 
 def nested(values: pd.Series) -> str | None:
     """What cells hold that are no single values; None if there are none."""
     kinds = {list: "lists", tuple: "lists", set: "lists", np.ndarray: "lists", dict: "objects"}
-    kinds |= {bytes: "bytes"}
+    kinds |= {bytes: "bytes", complex: "complex numbers", np.complex128: "complex numbers"}
     cells = values if values.dtype == object else ()
     return next((kinds[type(value)] for value in cells if type(value) in kinds), None)
 

@@ -24,7 +24,12 @@ from rnc.data.names import check_names
 from rnc.data.numerals import Cells, read_decimals
 
 _HEADER_LINES = 100  # at most
-_GAPS = ("?",)  # beside those of pandas: empty, NA, nan, null and the like
+# fmt: off
+_GAPS = (  # those of pandas, and ?
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
+)
+# fmt: on
 _FIELDS = (
     "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
     "that holds the separator."
@@ -57,6 +62,7 @@ def _read_csv(source: Path, cells: Cells) -> pd.DataFrame:
                 sep=separator,
                 dtype=str if every else dict.fromkeys(cells.text, str),
                 na_values=list(_GAPS),
+                keep_default_na=False,
                 index_col=False,  # or a row with one field too many would shift all columns
                 skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
                 skipinitialspace=True,
@@ -75,6 +81,9 @@ def _read_csv(source: Path, cells: Cells) -> pd.DataFrame:
     # pandas fills a short row with gaps; only then is it worth the time to look at all of them.
     _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
     frame.index = pd.RangeIndex(2, len(frame) + 2)
+    # In a column that begins with a number of more than 64 bits, pandas keeps gaps as texts.
+    texts = [name for name in frame if frame[name].dtype.kind == "O"]
+    frame = frame.assign(**{name: frame[name].mask(frame[name].isin(_GAPS)) for name in texts})
     return read_decimals(frame.dropna(how="all"), cells, separator)
 
 
@@ -228,7 +237,7 @@ def _blanks_as_gaps(frame: pd.DataFrame) -> pd.DataFrame:
     """Texts of nothing but blanks are gaps, as they are in a CSV."""
 
     def is_blank(value: Any) -> bool:
-        return isinstance(value, str) and value.strip() in ("", *_GAPS)
+        return isinstance(value, str) and value.strip() in ("", "?")
 
     texts = [name for name in frame if frame[name].map(is_blank).any()]
     return frame.assign(

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.data.columns import look_at
@@ -82,6 +83,10 @@ def _is_text(values: pd.Series) -> pd.Series:
     return values.map(lambda value: isinstance(value, str)).astype(bool)
 
 
+def _has_digits(texts: pd.Series) -> pd.Series:
+    return texts.astype("str").str.contains(r"\d").astype(bool)
+
+
 def _as_written(values: pd.Series, cells: Cells, separator: str | None) -> pd.Series | None:
     """The column as numbers, if its texts are numbers with a comma; else None.
 
@@ -90,8 +95,8 @@ def _as_written(values: pd.Series, cells: Cells, separator: str | None) -> pd.Se
     fields, or if the user says that the point is the decimal sign. Where the user says it, words
     without digits may stand between the numbers, and stay.
     """
-    texts = values[_is_text(values)].astype("str").str.strip()
-    digits = texts[texts.str.contains(r"\d")]
+    texts = values[_is_text(values).to_numpy()].astype("str").str.strip()
+    digits = texts[_has_digits(texts).to_numpy()]
     with_comma = digits[digits.str.contains(",")]
 
     def all_are(pattern: str) -> bool:
@@ -120,11 +125,12 @@ def _replaced(
     values: pd.Series, digits: pd.Series, read: Callable[[Any], Any], cells: Cells
 ) -> pd.Series | None:
     """The column with numbers in place of the texts with digits, if it is one of numbers then."""
-    mixed = values.astype(object).copy()
-    mixed[digits.index] = read(digits).astype(object)
-    left = mixed[_is_text(mixed)]
-    if left.empty:
-        return pd.to_numeric(mixed)
+    cells_now, texts = values.to_numpy(object, copy=True), _is_text(values).to_numpy()
+    places = np.flatnonzero(texts)[_has_digits(values[texts]).to_numpy()]
+    cells_now[places] = read(digits).to_numpy(object)
+    mixed = pd.Series(cells_now, index=values.index, name=values.name)
+    if len(places) == texts.sum():
+        return mixed.infer_objects()
     is_number = values.name in cells.numbers or look_at(mixed).type == "number"
     return mixed if is_number else None
 
@@ -176,8 +182,8 @@ def _disguised(values: pd.Series) -> tuple[pd.Series, bool] | None:
     """The cells that are numbers in disguise, and whether by marks; None if there are none."""
     is_text, known = _is_text(values), int(values.notna().sum())
     texts = values[is_text].astype(object).map(str.strip)
-    digits = texts[texts.str.contains(r"\d")]
-    plain = digits.str.fullmatch(_PLAIN)
+    digits = texts[_has_digits(texts).to_numpy()]
+    plain = digits.astype("str").str.fullmatch(_PLAIN).astype(bool)
     odd, numbers = digits[~plain], int(plain.sum()) + known - len(texts)
     if odd.empty or len(digits) + known - len(texts) < known / 2:
         return None
