@@ -17,7 +17,7 @@ from torch import Tensor
 
 import rnc
 from rnc import files
-from rnc.files import read_tensors, write_json, write_tensors, write_text
+from rnc.files import DamagedFileError, read_tensors, write_json, write_tensors, write_text
 
 WRITERS: dict[str, Callable[[Path], None]] = {
     "text": lambda path: write_text(path, "new" * 1000),
@@ -137,7 +137,7 @@ class Trap:
 def test_a_pickle_is_refused_and_not_run(save: Callable[..., Any], tmp_path: Path) -> None:
     path, touched = tmp_path / "model.safetensors", tmp_path / "touched"
     save(Trap(touched), path)
-    with pytest.raises(SafetensorError):
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors is damaged"):
         read_tensors(path)
     assert not touched.exists()
 
@@ -147,3 +147,39 @@ def test_no_source_file_can_load_a_pickle() -> None:
     sources = list(Path(rnc.__file__).parent.rglob("*.py"))
     assert len(sources) > 20
     assert [str(path) for path in sources if loads.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("how", ["cut", "emptied", "flipped", "header"])
+def test_a_file_that_changed_since_it_was_written_is_named(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    write_tensors(path, {"a": torch.arange(100.0), "b": torch.tensor(True)}, {"stage": "head"})
+    content = bytearray(path.read_bytes())
+    if how == "flipped":
+        content[-50] ^= 1
+    elif how == "header":
+        content[20] ^= 1
+    path.write_bytes(content[: {"cut": -3, "emptied": 0}.get(how)])
+    with pytest.raises(DamagedFileError, match=r"weights\.safetensors is damaged"):
+        read_tensors(path)
+
+
+def test_files_have_the_rights_that_the_umask_leaves(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_text(tmp_path / "secret", "x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_is_a_message_of_every_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save_nothing(_: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    monkeypatch.setattr(files, "save_file", save_nothing)
+    message = r"new could not be written: .*No space left on device.*still there"
+    with pytest.raises(OSError, match=message):
+        write_tensors(tmp_path / "new", {"a": torch.ones(3)})
+    assert list(tmp_path.iterdir()) == []

@@ -22,6 +22,7 @@ from lightning.fabric.plugins import MixedPrecision
 from torch import Tensor, nn
 
 from rnc.files import read_tensors, write_tensors
+from rnc.training import checkpoint
 from rnc.training.batches import Batch, Batches
 from rnc.training.checkpoint import pack_state, unpack_state
 from rnc.training.optimizers import make_optimizer
@@ -162,12 +163,15 @@ def test_finished_epochs_are_not_trained_again(tmp_path: Path) -> None:
     assert sum(steps) == STEPS  # those of the third epoch
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "CHEAP_SECONDS", 1000.0)  # one of every epoch
     table, config = columns(), quick(scheme="auto", head_solver="sgd")
     model = build_regressor(table, config, unnormalised())
     first = list(train(model, table, config, tmp_path))
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "checkpoint").iterdir()}
-    assert len(written) == 5  # four stages and the last epoch
+    assert len(written) == 6  # four stages and the last two epochs
     again = build_regressor(table, config, unnormalised())
     assert list(train(again, table, config, tmp_path)) == first  # seconds included
     assert same(again.state_dict(), model.state_dict())

@@ -5,12 +5,15 @@ A crash, a full disk or a kill leaves the old file as it was. Nothing here reads
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from safetensors import safe_open
+import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -18,6 +21,10 @@ PART = ".part"
 """Ending of the names of files that are being written."""
 LOCK_FILE = ".lock"
 """In a folder that a process writes to, or that a killed one wrote to; see `rnc.lock`."""
+
+
+class DamagedFileError(ValueError):
+    """A file is not as it was written; the message names it."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -34,15 +41,34 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -
     """Write named tensors as safetensors, with a note of JSON types."""
     # Copies: parameters that share memory are refused by the format.
     arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header = {"note": json.dumps(note)}
+    header = {"note": json.dumps(note), "hash": _hash(arrays)}
     write_file(path, lambda temporary: save_file(arrays, temporary, metadata=header))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """The tensors and the note of a file that `write_tensors` wrote."""
-    with safe_open(path, framework="pt") as file:
-        note = json.loads((file.metadata() or {}).get("note", "null"))
-        return {name: file.get_tensor(name) for name in file.keys()}, note  # noqa: SIM118
+    """The tensors and the note of a file that `write_tensors` wrote.
+
+    Raises DamagedFileError for a file that was cut off or changed since. Older versions stored no
+    hash; of their files, only the length is known.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            note = json.loads(header.get("note", "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged ({error}).") from error
+    if header.get("hash", "") not in ("", _hash(tensors)):
+        raise DamagedFileError(f"{path} is damaged (its content has changed since it was written).")
+    return tensors, note
+
+
+def _hash(tensors: Mapping[str, Tensor]) -> str:
+    digest = blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def contents(folder: Path) -> list[Path]:
@@ -64,15 +90,23 @@ def _is_part(path: Path) -> bool:
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Have a function write a file beside its place, and move it there when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}{PART}")
     try:
+        temporary.touch(exist_ok=False)  # with the rights that the umask leaves
+        rights = temporary.stat().st_mode
         write(temporary)
-        temporary.chmod(0o644)
+        temporary.chmod(rights)  # safetensors takes some away
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise OSError(
+            getattr(error, "errno", None),
+            f"{path} could not be written: {reason}. What was there before is still there",
+        ) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +22,17 @@ from torch import Tensor, nn
 
 from rnc.augment import TEST_VIEWS, check_test_views, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
+from rnc.data.config_file import check_config_file
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.formats import suffix_of
 from rnc.data.inputs import Inputs
-from rnc.data.prepared import check_preprocessing
 from rnc.data.raw import read_inputs
-from rnc.data.source import DataSource, stored_side
+from rnc.data.source import stored_side
 from rnc.data.sources import TABLES
 from rnc.encoders import build_encoder
 from rnc.files import contents, read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
-from rnc.json_types import check_fields, check_json, damaged
+from rnc.json_types import check_json, damaged
 
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
@@ -294,7 +294,9 @@ class Regressor(nn.Module):
                 f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "
                 f"`rnc resume {folder}`."
             )
-        model.load_state_dict(read_tensors(weights)[0])
+        advice = f"`rnc resume {folder}` writes it again from its checkpoints; else fit again."
+        with damaged(weights, advice):
+            fill(model, read_tensors(weights)[0])
         return model.eval()
 
 
@@ -329,6 +331,15 @@ def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:
     return Regressor.load(folder, encoder)
 
 
+def fill(model: Regressor, weights: Mapping[str, Tensor]) -> None:
+    """Load weights; those of another model raise ValueError with the first difference."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        line = str(error).splitlines()[1:2] or [str(error)]
+        raise ValueError(f"it has the weights of another model: {line[0].strip()}") from error
+
+
 def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a Regressor without those of its head, for another head on its encoder."""
     return {name: value for name, value in weights.items() if not name.startswith("head.")}
@@ -354,44 +365,11 @@ def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
             "the version of rank-n-contrast that made the run, or train again."
         )
     with damaged(path, _ADVICE):
-        check_json(config, _ConfigFile, "")
-        _check_model(config.get("model", {}), complete=complete)
-        if data := config.get("data"):
-            check_fields({"source": "", **data}, DataSource, "data", all_known=complete)
+        check_config_file(config, ModelConfig, complete=complete)
     return config
 
 
 _ADVICE = "Restore it as it was, or fit again with another --out."
-
-
-class _ConfigFile(TypedDict, total=False):
-    model: dict[str, Any]
-    fit: dict[str, Any]
-    resolved: dict[str, Any]
-    rates: dict[str, float]
-    data: dict[str, Any] | None
-    command: str
-    environment: dict[str, str]
-    fingerprint: dict[str, str | int]
-    name: str | None
-    encoder_from: str
-    evaluation_of: str
-    converted_from: list[str]
-
-
-def _check_model(model: dict[str, Any], *, complete: bool) -> None:
-    """Raise ValueError unless the entry "model" has the types that its readers need."""
-    check_fields(model, ModelConfig, "model", all_known=complete, complete=complete)
-    kind, head = model.get("kind"), model.get("head", {})
-    if complete or kind is not None:
-        check_json(kind, Literal["image", "signal", "table"], "model.kind")
-    known = complete and "options" in head
-    check_fields(head, HeadConfig, "model.head", all_known=known, complete=complete)
-    augment = AUGMENTS[kind or "table"]
-    check_fields(
-        model.get("augment", {}), augment, "model.augment", all_known=False, complete=complete
-    )
-    check_preprocessing(model.get("preprocessing", {}), kind or "", "model.preprocessing")
 
 
 def _model_config(content: Mapping[str, Any]) -> ModelConfig:

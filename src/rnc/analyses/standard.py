@@ -1,11 +1,14 @@
 """The analyses of every run: `rnc fit` writes them, a report needs them, and they take seconds."""
 
 from contextlib import suppress
+from pathlib import Path
 
 from rnc.analyses.analysis import Analysis, AnalysisOptions
 from rnc.analyses.breakdown import score_intervals, subgroups, targets
 from rnc.analyses.maps import pca, similarity
-from rnc.run.folder import DoesNotApply, RunFolder
+from rnc.files import write_json
+from rnc.run.evaluate import Evaluation
+from rnc.run.folder import SCORES_FILE, DoesNotApply, RunFolder, write_samples
 
 STANDARD: dict[str, Analysis] = {
     "intervals": score_intervals,
@@ -14,6 +17,13 @@ STANDARD: dict[str, Analysis] = {
     "subgroups": subgroups,
     "targets": targets,
 }
+
+
+def finish_folder(evaluation: Evaluation, folder: Path) -> None:
+    """Write an evaluation and its standard analyses, scores.json last: then all is there."""
+    write_samples(evaluation, folder)
+    write_standard_analyses(RunFolder(folder, given_scores=evaluation.scores))
+    write_json(folder / SCORES_FILE, evaluation.scores)
 
 
 def write_standard_analyses(run: RunFolder) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import rnc
-from rnc.analyses.standard import write_standard_analyses
+from rnc.analyses.standard import finish_folder
 from rnc.config import FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
@@ -27,7 +27,7 @@ from rnc.model import Regressor, read_config
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import RunFolder, write_evaluation
+from rnc.run.folder import RunFolder
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
 from rnc.run.start import check_evaluation, prepare_folder, read_encoder, same_source
@@ -149,8 +149,7 @@ def fit_run(
             evaluation = evaluate_run(model, table, config)
             evaluation.scores.update(_training_scores(records, config, table))
             evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
-            write_evaluation(evaluation, out)
-            write_standard_analyses(RunFolder(out))
+            finish_folder(evaluation, out)
 
 
 def _begin(

@@ -111,6 +111,8 @@ class RunFolder:
     """The data that the run was fitted on, if they are not in the file that config.json names."""
     encoder: nn.Module | None = None
     """The module, if the run was fitted with one of the caller's own."""
+    given_scores: dict[str, Any] | None = None
+    """What scores.json will hold, of a run that is about to be finished."""
 
     def __post_init__(self) -> None:
         self.path = Path(self.path)
@@ -152,6 +154,8 @@ class RunFolder:
     @cached_property
     def scores(self) -> dict[str, Any]:
         """scores.json."""
+        if self.given_scores is not None:
+            return self.given_scores
         return self._read(SCORES_FILE, read_scores)
 
     @property
@@ -310,10 +314,14 @@ class RunFolder:
         shutil.rmtree(self.path / CHECKPOINT_FOLDER, ignore_errors=True)
 
     def delete(self) -> None:
-        """Delete the files of the run, and nothing else in the folder."""
+        """Delete the files of the run, and nothing else in the folder.
+
+        If this is killed, the folder still holds a run, which is not finished.
+        """
+        (self.path / SCORES_FILE).unlink(missing_ok=True)
         for name in RUN_FOLDERS:
             shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in RUN_FILES:
+        for name in reversed(RUN_FILES):
             (self.path / name).unlink(missing_ok=True)
 
     # ----------------------------------------------------------------------------- private
@@ -340,7 +348,12 @@ class RunFolder:
     def _file(self, name: str) -> Path:
         path = self.path / name
         if not path.exists():
-            read_config(self.path)  # says so if this is no run at all
+            config = read_config(self.path)  # says so if this is no run at all
+            if "evaluation_of" in config:
+                raise FileNotFoundError(
+                    f"{self.path} has no {name}: the evaluation was not finished. Repeat it with "
+                    f"--overwrite: {config.get('command') or 'rnc evaluate'}"
+                )
             raise FileNotFoundError(
                 f"{self.path} has no {name}: the run is not finished. Continue it with "
                 f"`rnc resume {self.path}`."
@@ -349,12 +362,19 @@ class RunFolder:
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write the files of an evaluation, scores.json last.
+    """Write the files of an evaluation, scores.json last: a folder that has it is complete."""
+    write_samples(evaluation, folder)
+    write_json(Path(folder) / SCORES_FILE, evaluation.scores)
+
+
+def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
+    """Write what an evaluation has per sample; scores.json of an earlier one goes first.
 
     Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
     "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
     """
     folder = Path(folder)
+    (folder / SCORES_FILE).unlink(missing_ok=True)
     tensors = {
         "features": torch.from_numpy(evaluation.features),
         "rows": torch.from_numpy(evaluation.rows),
@@ -369,7 +389,6 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
         text = evaluation.worst_inputs.to_csv(index_label="row", **quoted)
         write_text(folder / WORST_INPUTS_FILE, text)
     write_text(folder / PREDICTIONS_FILE, evaluation.predictions.to_csv(index=False, **quoted))
-    write_json(folder / SCORES_FILE, evaluation.scores)
 
 
 def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rnc.analyses.standard import write_standard_analyses
+from rnc.analyses.standard import finish_folder
 from rnc.data.archive import read_archive
 from rnc.data.errors import DataError, first_few
 from rnc.data.numerals import Cells
@@ -22,14 +22,7 @@ from rnc.lock import check_free, locked
 from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
 from rnc.run.baselines import guess_errors
 from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import (
-    HISTORY_FILE,
-    RUN_FILES,
-    RUN_FOLDERS,
-    TRAIN_TARGETS_FILE,
-    RunFolder,
-    write_evaluation,
-)
+from rnc.run.folder import HISTORY_FILE, RUN_FILES, RUN_FOLDERS, TRAIN_TARGETS_FILE, RunFolder
 
 EVALUATION_OF = "evaluation_of"
 """Entry of config.json: the run that was evaluated."""
@@ -89,8 +82,7 @@ def evaluate_other(
     with locked(where):
         sweep(where)
         _prepare(where, run, source, command)
-        write_evaluation(evaluation, where)
-        write_standard_analyses(RunFolder(where))
+        finish_folder(evaluation, where)
     return OtherEvaluation(where, _notes(data, missing, table))
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from torch import Tensor
 
 from rnc.files import read_tensors
@@ -81,10 +80,7 @@ def read_scores(path: Path) -> dict[str, Any]:
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, by name."""
-    try:
-        return read_tensors(path)[0]
-    except SafetensorError as error:
-        raise ValueError(f"{path} cannot be read ({error}). Fit again.") from error
+    return read_tensors(path)[0]
 
 
 def read_history(path: Path) -> pd.DataFrame:

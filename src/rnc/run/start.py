@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from rnc.lock import check_free
 from rnc.loss.distributed import is_first_process
 from rnc.loss.pairwise import distances_of
 from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
-from rnc.run.folder import HISTORY_FILE, SCORES_FILE, RunFolder
+from rnc.run.folder import ANALYSES_FOLDER, HISTORY_FILE, SCORES_FILE, RunFolder
 from rnc.run.predictions import check_target_names
 from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage
 
@@ -136,6 +137,7 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
     if before.epochs != now.epochs:  # a head, or a fine-tuning, of another encoder
         forget_later_stages(out)
     (out / SCORES_FILE).unlink(missing_ok=True)  # the run is not finished any more
+    shutil.rmtree(out / ANALYSES_FOLDER, ignore_errors=True)  # they are of the old model
     return True
 
 

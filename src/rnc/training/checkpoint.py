@@ -1,6 +1,7 @@
 """Checkpoints: what a stopped training continues from. Their format is known here alone.
 
     checkpoint/last.safetensors      of the stage that runs: model, objective, optimizer and best
+    checkpoint/previous.safetensors  the one before, in case that is damaged
     checkpoint/encoder.safetensors   of a finished stage, here that of the encoder: its weights
 
 Records are JSON types here. The note of a file holds its format: 1, or none, is that of the first
@@ -10,14 +11,16 @@ version, which called a calibration fds and had a list of records for the note o
 import math
 import re
 import time
+import warnings
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from rnc.files import read_tensors, write_tensors
+from rnc.files import DamagedFileError, read_tensors, write_tensors
 from rnc.methods.objective import Objective
 from rnc.model import Regressor
 from rnc.training.averaging import WeightAverage
@@ -30,6 +33,7 @@ CHECKPOINT_FOLDER = "checkpoint"
 CHECKPOINT_FORMAT = 2
 LAST_FILE = "last.safetensors"
 """In the folder of checkpoints: that of the stage that ran last."""
+_PREVIOUS_FILE = "previous.safetensors"
 ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
 """In the folder of a run: the encoder that its first stage trained."""
 CHEAP_SECONDS = 0.05
@@ -52,14 +56,47 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], Records]:
     return weights, records
 
 
+def has_stage(path: Path) -> bool:
+    """Whether a finished stage left a file that can be used; a damaged one is said."""
+    if not path.exists():
+        return False
+    try:
+        read_stage(path)
+    except DamagedFileError as error:
+        warnings.warn(f"{error} This stage is trained again.", stacklevel=2)
+        return False
+    return True
+
+
 def forget_later_stages(folder: Path) -> None:
     """Delete what stages after the first left in a run folder, for the first is to go on."""
-    later, last = ("head", "finetune"), folder / CHECKPOINT_FOLDER / LAST_FILE
-    if last.exists() and read_tensors(last)[1]["stage"].endswith(later):
-        last.unlink()
+    later = ("head", "finetune")
+    for name in (LAST_FILE, _PREVIOUS_FILE):
+        file = folder / CHECKPOINT_FOLDER / name
+        if file.exists() and _stage_of(file).endswith(later):
+            file.unlink()
     for path in (folder / CHECKPOINT_FOLDER).glob("*.safetensors"):
         if path.stem.endswith(later):
             path.unlink()
+
+
+def _stage_of(path: Path) -> str:
+    """The stage of a checkpoint; "" for a damaged one."""
+    with suppress(DamagedFileError):
+        return str(read_tensors(path)[1]["stage"])
+    return ""
+
+
+def _last_good(path: Path) -> tuple[dict[str, Tensor], Any] | None:
+    """What the last checkpoint holds or, if it is damaged, the one before; None for neither."""
+    for file in (path, path.with_name(_PREVIOUS_FILE)):
+        if file.exists():
+            try:
+                return read_tensors(file)
+            except DamagedFileError as error:
+                text = f"{error} Training goes on from the last good checkpoint before it."
+                warnings.warn(text, stacklevel=2)
+    return None
 
 
 class StageState:
@@ -118,13 +155,20 @@ class StageState:
             "precision": self.precision.state_dict(),
             "records": records,
         }
+        if path.exists():
+            previous = path.with_name(_PREVIOUS_FILE)
+            previous.unlink(missing_ok=True)
+            with suppress(OSError):  # of a file system without links
+                previous.hardlink_to(path)
         write_tensors(path, tensors, note)
         self.saved_at = time.perf_counter()
         self.save_seconds = self.saved_at - started
 
     def restore(self, path: Path, stage: str) -> Records:
         """Put back what `save` wrote for this stage; the records of its epochs."""
-        tensors, note = read_tensors(path)
+        tensors, note = _last_good(path) or ({}, None)
+        if note is None:
+            return []
         _check_format(path, note)
         if note["stage"] != stage:
             return []

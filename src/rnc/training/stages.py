@@ -23,6 +23,7 @@ from rnc.training.batches import Batches, Mixup, seed_of
 from rnc.training.checkpoint import (
     CHECKPOINT_FOLDER,
     LAST_FILE,
+    has_stage,
     read_stage,
     weights_of,
     write_stage,
@@ -130,7 +131,7 @@ class SchemeRunner:
         """Run a stage, or take its result where an earlier call finished it."""
         path = self._stage_file(name)
         # One process asks for all: another one might be late and see the file of this very run.
-        if path is not None and self.fabric.broadcast(path.exists()):
+        if path is not None and self.fabric.broadcast(has_stage(path)):
             weights, records = read_stage(path)
             self.model.load_state_dict(weights)
             if not records or records[-1]["epoch"] >= self._epochs(name):
