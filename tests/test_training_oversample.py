@@ -63,6 +63,8 @@ def test_a_few_groups_make_sure_of_nothing() -> None:
     val = persons.repeat_interleave(100)[:, None]
     assert even_exponent(train, val) > 0
     assert even_exponent(train, val, groups=np.repeat(["a", "b", "c"], 100)) == 0
+    assert even_exponent(train, torch.linspace(0, 80, 29, dtype=torch.float64)[:, None]) == 0
+    assert even_exponent(train, torch.linspace(0, 80, 30, dtype=torch.float64)[:, None]) > 0
 
 
 def test_targets_that_are_all_alike_or_missing_in_training_do_no_harm() -> None:

@@ -38,6 +38,8 @@ LEAST_DENSITY = 0.01
 """Over the mean of all samples."""
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Those to choose from on validation."""
+LEAST_ROWS = 30
+"""Of validation, or groups of them, to choose an exponent by."""
 SURE = 2.0
 """How many standard errors better an exponent must be than none."""
 MOST_DRAWN = 0.5
@@ -89,13 +91,14 @@ def even_exponent(
     Drawn with exponent k, targets have a density p(y)^(1 - k) / Z with Z = mean of p(y_i)^-k over
     training. The k of the greatest likelihood of the validation targets is taken, if it is surely
     above 0: by SURE standard errors of the difference in log-likelihood. Groups (m,), such as
-    persons, have like targets, so that a few of them do not make sure of much.
+    persons, have like targets: a few of them make sure of nothing, and neither do a few rows.
 
     >>> ages = torch.cat([torch.full((90, 1), 20.0), torch.linspace(20, 80, 61)[:, None]])
     >>> even_exponent(ages, ages), even_exponent(ages, torch.linspace(20, 80, 61)[:, None])
     (0.0, 1.0)
     """
-    if len(val_targets) == 0 or (targets == targets[:1]).all():
+    count = len(val_targets) if groups is None else len(np.unique(groups))
+    if count < LEAST_ROWS or (targets == targets[:1]).all():
         return 0.0
     log_density = _density(targets, targets, period).log()
     gains = -_density(targets, val_targets, period).log()  # per unit of k

@@ -28,15 +28,13 @@ from torch import Tensor
 from rnc.heads import Head, HeadConfig
 from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
-from rnc.training.balance import EXPONENTS, SURE, balance_weights
+from rnc.training.balance import EXPONENTS, LEAST_ROWS, SURE, balance_weights
 from rnc.training.blocks import Blocks, as_blocks, mean_and_variance
 from rnc.training.record import told
 from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
-LEAST_ROWS = 30
-"""Of validation, to choose a balance by."""
 _BLOCKS = 100  # of validation rows, to tell a standard error from
 
 Measure = Callable[[Values, Values], float]
