@@ -10,7 +10,9 @@ All of them are plans of one engine:
 plan.py        what a plan is: lines of planned runs, and how each is scored
 store.py       runs and encoders, found by what they are
 run.py         the engine: trains what is missing, scores, writes
-demo.py comparison.py results.py recipe.py retraining.py     the plans
+demo.py comparison.py results.py paper_figures.py recipe.py retraining.py     the plans
+gains.py       how much better RnC is, as the paper prints it
+pictures.py    the figures of the paper from finished runs; pairs.py, the toy batch of one
 paired.py      how much errors differ on the same samples, with intervals
 tuning.py      options of each method chosen on validation first; trials.py, chosen.py with it
 published.py   the paper's numbers
