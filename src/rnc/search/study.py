@@ -32,6 +32,7 @@ from rnc.search.folder import (
     without_test,
     write_trials,
 )
+from rnc.search.secrets import masked, without_secrets
 from rnc.search.space import Choice, Range, Space, check_space, default_space, trial_config
 from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
@@ -94,7 +95,7 @@ def search(
     table = without_test(table)
     setup = _setup(table, base, space)
     file, name = out / "study.json", study or out.resolve().name
-    content = {"study": name, "storage": _without_password(url), **setup}
+    content = {"study": name, "storage": masked(url), **setup}
     if not file.exists():  # it marks the folder as that of a study, even if this process is killed
         write_json(file, content)
     # Errors of other schemes say nothing about those of one that is still to come.
@@ -353,25 +354,19 @@ def _storage(url: str, heartbeat: int) -> Iterator[optuna.storages.RDBStorage]:
             storage.engine.dispose()
     except ImportError as problem:
         raise ImportError(
-            f"The storage {_without_password(url)} needs a driver of its database ({problem}). For "
+            f"The storage {masked(url)} needs a driver of its database ({problem}). For "
             "PostgreSQL: pip install 'psycopg[binary]', and a URL that starts with "
             "postgresql+psycopg://."
         ) from problem
     except (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError) as problem:
         cause = problem.__cause__ or problem
         reason = str(getattr(cause, "orig", None) or cause).strip().splitlines()[0]
+        reason = without_secrets(reason, url)
         raise RuntimeError(
-            f"The storage {_without_password(url)} cannot be used ({reason}). Check that it is a "
+            f"The storage {masked(url)} cannot be used ({reason}). Check that it is a "
             "URL such as postgresql+psycopg://USER:PASSWORD@HOST/NAME and that its server runs; "
             "the same command then goes on with the study."
         ) from problem
-
-
-def _without_password(url: str) -> str:
-    try:
-        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
-    except sqlalchemy.exc.ArgumentError:
-        return repr(url.split("@")[-1])
 
 
 @contextmanager
