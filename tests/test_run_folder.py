@@ -106,7 +106,7 @@ def test_broken_scores_are_named_with_the_remedy(tmp_path, content):
 def test_files_that_are_missing_or_broken_are_named(tmp_path):
     run = untrained(tmp_path, table_of(n=30))
     (tmp_path / "features.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(ValueError, match=r"features\.safetensors cannot be read \(.*Fit again"):
+    with pytest.raises(ValueError, match=r"features\.safetensors is damaged \(.*Write it again"):
         _ = run.features
     (tmp_path / "features.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"no features\.safetensors: .*rnc resume"):

@@ -58,6 +58,7 @@ from rnc.run.parts import (
     records_of,
 )
 from rnc.run.predictions import Predictions
+from rnc.run.spreadsheet import guarded, guarded_frame
 from rnc.training.checkpoint import CHECKPOINT_FOLDER
 from rnc.training.record import RECORD_FIELDS, Record
 
@@ -302,7 +303,7 @@ class RunFolder:
         """Write skipped.csv, if a row was left out."""
         if not skipped:
             return
-        rows = [{"name": row.name, "reason": row.reason} for row in skipped]
+        rows = [{"name": guarded(row.name), "reason": guarded(row.reason)} for row in skipped]
         _write_csv(self.path / SKIPPED_FILE, ["name", "reason"], rows)
 
     def write_train_targets(self, targets: Columns) -> None:
@@ -349,10 +350,9 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             config = read_config(self.path)  # says so if this is no run at all
-            if "evaluation_of" in config:
+            if command := config.get("command") if "evaluation_of" in config else None:
                 raise FileNotFoundError(
-                    f"{self.path} has no {name}: the evaluation was not finished. Repeat it with "
-                    f"--overwrite: {config.get('command') or 'rnc evaluate'}"
+                    f"{self.path} has no {name}. Repeat with --overwrite: {command}"
                 )
             raise FileNotFoundError(
                 f"{self.path} has no {name}: the run is not finished. Continue it with "
@@ -370,8 +370,8 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
 def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
     """Write what an evaluation has per sample; scores.json of an earlier one goes first.
 
-    Text in predictions.csv is in quotes, so that it may hold line breaks. To read a name such as
-    "007" or "NA" as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
+    Text in predictions.csv is in quotes, guarded by `rnc.run.spreadsheet`. To read "007" or "NA"
+    as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
     """
     folder = Path(folder)
     (folder / SCORES_FILE).unlink(missing_ok=True)
@@ -386,9 +386,10 @@ def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
     # Without quotes, Python's csv would let a lone carriage return break a row.
     quoted: dict[str, Any] = {"quoting": csv.QUOTE_NONNUMERIC, "lineterminator": "\n"}
     if evaluation.worst_inputs is not None:
-        text = evaluation.worst_inputs.to_csv(index_label="row", **quoted)
+        text = guarded_frame(evaluation.worst_inputs).to_csv(index_label="row", **quoted)
         write_text(folder / WORST_INPUTS_FILE, text)
-    write_text(folder / PREDICTIONS_FILE, evaluation.predictions.to_csv(index=False, **quoted))
+    text = guarded_frame(evaluation.predictions).to_csv(index=False, **quoted)
+    write_text(folder / PREDICTIONS_FILE, text)
 
 
 def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

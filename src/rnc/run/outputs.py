@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rnc.files import write_file
 from rnc.run.predictions import NAME
+from rnc.run.spreadsheet import guarded_frame
 
 STDOUT = "-"
 FRAMES = (".csv", ".tsv", ".parquet")
@@ -70,7 +71,7 @@ def write_frame(frame: pd.DataFrame, output: Path | str) -> None:
         frame = frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in texts})
         write_file(path, lambda temporary: frame.to_parquet(temporary, index=False))
     else:
-        separator = "\t" if suffix == ".tsv" else ","
+        separator, frame = "\t" if suffix == ".tsv" else ",", guarded_frame(frame)
         write_file(path, lambda temporary: frame.to_csv(temporary, index=False, sep=separator))
 
 

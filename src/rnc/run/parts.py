@@ -20,6 +20,7 @@ from rnc.files import read_tensors
 from rnc.json_types import check_json
 from rnc.metrics import Columns
 from rnc.run.predictions import Predictions, numbers_of, parse_predictions
+from rnc.run.spreadsheet import plain, plain_frame
 from rnc.run.thumbnails import Thumbnails, parse_thumbnails
 from rnc.training.record import NEEDED_FIELDS, RECORD_FIELDS, Record
 
@@ -121,7 +122,7 @@ def read_predictions(
 ) -> Predictions:
     """predictions.csv of a run with these targets."""
     # As text: in a column of countries, NA is Namibia.
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame = plain_frame(pd.read_csv(path, dtype=str, keep_default_na=False))
     return parse_predictions(frame, targets, recorded)
 
 
@@ -145,8 +146,9 @@ def read_thumbnails(path: Path, samples: int) -> Thumbnails:
 def read_worst_inputs(path: Path, samples: int) -> dict[int, dict[str, str]]:
     """worst_inputs.csv: features by name, by the row in predictions.csv, of so many samples."""
     with path.open(encoding="utf-8", newline="") as file:
-        _, *names = next(reader := csv.reader(file), [""])
-        inputs = {int(row): dict(zip(names, cells, strict=True)) for row, *cells in reader}
+        rows = ([plain(cell) for cell in row] for row in csv.reader(file))
+        _, *names = next(rows, [""])
+        inputs = {int(row): dict(zip(names, cells, strict=True)) for row, *cells in rows}
     if outside := [row for row in inputs if not 0 <= row < samples]:
         raise ValueError(f"row {outside[0]} is not among the {samples}.")
     return inputs

@@ -1,0 +1,52 @@
+"""Text in CSV files that a spreadsheet would run as a formula: it gets an apostrophe in front.
+
+Names of samples come from files of others. In a cell that begins with = + - @ or a tab, a
+spreadsheet sees a formula, which may send data away. Numbers, as -5, stay as they are; Parquet, the
+standard output and Python get every text as it is. `plain` takes back what `guarded` did.
+"""
+
+import re
+
+import pandas as pd  # type: ignore[import-untyped]
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_GUARDED = re.compile(r"'+[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """The text, with an apostrophe in front where a spreadsheet would see a formula.
+
+    >>> guarded("=HYPERLINK(1)"), guarded("-5"), guarded("a-b")
+    ("'=HYPERLINK(1)", '-5', 'a-b')
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _is_number(text) else text
+
+
+def plain(text: str) -> str:
+    """The text that `guarded` had.
+
+    >>> [plain(guarded(text)) for text in ("=1+1", "'=1", "-5", "it's")]
+    ['=1+1', "'=1", '-5', "it's"]
+    """
+    return text[1:] if _GUARDED.match(text) else text
+
+
+def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table with guarded texts, also in its header."""
+    texts = [name for name in frame if frame[name].dtype.kind not in "iufbcmM"]
+    cells = {name: [guarded(v) if isinstance(v, str) else v for v in frame[name]] for name in texts}
+    return frame.assign(**cells).rename(columns=guarded) if texts else frame.rename(columns=guarded)
+
+
+def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """The table that `guarded_frame` had, of a file that was read as text."""
+    frame = frame.rename(columns=plain)
+    return frame.apply(lambda column: column.map(plain)) if len(frame) else frame
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
