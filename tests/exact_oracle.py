@@ -42,9 +42,10 @@ class Setting(NamedTuple):
     similarity: str = "l2"
     positives: int | None = None
     tie_tolerance: float = 0.0
-    fused: bool = False
-    """Whether it is computed as on a GPU: squared distances are differences of squared norms, and
-    logarithms of sums are rounded as logits are."""
+    cancels: bool = False
+    """Whether squared distances are differences of squared norms, as in the fused kernels."""
+    rounds_logs: bool = False
+    """Whether logarithms of sums are rounded as logits are: in these kernels, and by autograd."""
 
 
 def exact_losses(
@@ -85,7 +86,7 @@ def _exact_losses(
     losses, loss_slack = [], []
     gradients = [[mpf(0)] * d for _ in range(rows)]
     scales, slacks = [mpf(0)] * rows, [mpf(0)] * rows
-    blur = _blur(anchors, samples) if setting.fused and setting.similarity == "l2" else None
+    blur = _blur(anchors, samples) if setting.cancels else None
     for i, x in enumerate(anchors):
         columns = [k for k in range(len(samples)) if reference is not None or k != i]
         if not columns:
@@ -144,7 +145,7 @@ def _anchor(
     factor = mp.exp(2 * apart) - 1
     if apart < 1e-9:
         return _Anchor(loss, apart, pulls, weights, [factor * pull for pull in pulls])
-    slacks = [min(mpf(m), pull * factor) if setting.fused else mpf(0) for pull in pulls]
+    slacks = [min(mpf(m), pull * factor) if setting.rounds_logs else mpf(0) for pull in pulls]
     for j in range(m):
         members = [k for k in range(m) if far[j][k]]
         moved = _moved([float(logits[k] - logs[j]) for k in members], float(apart))

@@ -250,12 +250,14 @@ def _log_sums(
     """
     top = logits.cummax(dim=1).values.clamp_(min=torch.finfo(logits.dtype).min)
     steps = (top[:, 1:] - top[:, :-1]).clamp_(max=GAP)
-    level = torch.nn.functional.pad(steps, (1, 0)).cumsum(dim=1)
+    level = torch.cat([torch.zeros_like(top[:, :1]), steps], dim=1).cumsum(dim=1)
     close = level - (top - logits).clamp_(max=GAP)
     if itself is not None:
         close.scatter_(1, itself, -torch.inf)
     logs = close.logcumsumexp(dim=1)
-    terms = (top.gather(1, last) - logits).add_((logs - level).gather(1, last))
+    excess = level.neg_().add_(logs)  # of the logarithm of a sum over the largest logit in it
+    terms = top.gather(1, last).sub_(logits).add_(excess.gather(1, last))
+    del top, level, excess  # each as large as the logits
     log_weight = math.log(weight) if isinstance(weight, float) else weight.log()
     inverses = log_weight - logs.gather(1, last)
     if itself is not None:
