@@ -211,4 +211,4 @@ def _values(values: pd.Series, place: str) -> NDArray[Any]:
         )
     if values.dtype.kind in "biuf" and not values.isna().any():
         return np.asarray(values.to_numpy())
-    return np.asarray(as_text(values).fillna("missing"), dtype=str)
+    return np.asarray(as_text(values).astype(object).fillna("missing"), dtype=str)
