@@ -5,8 +5,8 @@ A crash, a full disk or a kill leaves the old file as it was. Nothing here reads
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -89,12 +89,19 @@ def _is_part(path: Path) -> bool:
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Have a function write a file beside its place, and move it there when it is complete."""
+    with written_whole(path) as temporary:
+        write(temporary)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A file to write beside its place, which is moved there if nothing is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}{PART}")
     try:
         temporary.touch(exist_ok=False)  # with the rights that the umask leaves
         rights = temporary.stat().st_mode
-        write(temporary)
+        yield temporary
         temporary.chmod(rights)  # safetensors takes some away
         with temporary.open("rb") as file:
             os.fsync(file.fileno())

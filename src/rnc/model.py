@@ -181,13 +181,17 @@ class Regressor(nn.Module):
             skip_bad=skip_bad,
             progress=progress,
         )
-        if (shape := input_shape_of(inputs.x, self.augment)) != config.input_shape:
-            raise DataError(
-                f"The model was trained on samples of which the encoder sees {config.input_shape}; "
-                f"of these, {inputs.x.shape}, it would see {shape}. Give samples as long or large "
-                "as those in training."
-            )
+        self.check_shape(inputs)
         return inputs
+
+    def check_shape(self, inputs: Inputs) -> None:
+        """Raise for samples of another shape than those in training."""
+        if (shape := input_shape_of(inputs.x, self.augment)) != self.config.input_shape:
+            raise DataError(
+                "The model was trained on samples of which the encoder sees "
+                f"{self.config.input_shape}; of these, {inputs.x.shape}, it would see {shape}. "
+                "Give samples as long or large as those in training."
+            )
 
     def steady(self) -> "Regressor":
         """The model; for tables, a copy that computes in float64.

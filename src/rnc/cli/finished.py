@@ -56,24 +56,26 @@ def predict(
     from rnc.run.predict import predict_to_files
 
     with friendly():
-        made = predict_to_files(
-            run,
-            sources,
-            output,
-            embeddings=embeddings,
-            overwrite=overwrite,
-            images=images,
-            image_column=image_column,
-            skip_bad=skip_bad,
-        )
+        with steps_bar() as show:
+            made = predict_to_files(
+                run,
+                sources,
+                output,
+                embeddings=embeddings,
+                overwrite=overwrite,
+                images=images,
+                image_column=image_column,
+                skip_bad=skip_bad,
+                show=show,
+            )
         for row in made.skipped:
             console.print(f"skipped {row.name}: {row.reason}")
         for note in made.notes:
             tell(f"Note: {note}", style="yellow")
         if output != STDOUT:
-            stdout().print(f"{len(made.frame)} predictions in {output}")
+            stdout().print(f"{made.rows} predictions in {output}")
         if embeddings is not None:
-            console.print(f"{len(made.frame)} rows of features in {embeddings}")
+            console.print(f"{made.rows} rows of features in {embeddings}")
     if made.not_finite:
         raise typer.Exit(1)
 

@@ -95,8 +95,11 @@ def target_arrays(
     return {str(name): columns[:, i] for i, name in enumerate(names)}
 
 
-def read_npz(source: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file as numbers, texts and dates; none may need pickle."""
+def read_npz(source: Path, leave_out: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file as numbers, texts and dates; none may need pickle.
+
+    Those to `leave_out` are not read.
+    """
     if not is_zipfile(source):
         raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
     arrays = {}
@@ -105,7 +108,7 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
             warnings.simplefilter("ignore")  # of shapes beyond all numbers, which raise as well
             with np.load(file, allow_pickle=False) as archive:
                 check_names(archive.files, str(source))
-                for name in archive.files:
+                for name in (name for name in archive.files if name not in leave_out):
                     arrays[name] = _plain(archive[name], name, source)
     except DataError:
         raise
@@ -121,7 +124,7 @@ def read_npz(source: Path) -> dict[str, NDArray[Any]]:
                 "group=group.astype(str))."
             ) from error
         raise DataError(f"{source} cannot be read as NPZ ({error}).") from error
-    if "x" not in arrays:
+    if "x" not in (*arrays, *leave_out):
         raise DataError(
             f"{source} needs an array 'x' (and 'y' to train on); it holds {first_few(arrays, 30)}."
         )

@@ -53,9 +53,14 @@ def not_finite(predictions: NDArray[np.float64], names: NDArray[np.str_]) -> tup
     '1 of 2 predictions are not finite: b.png. Look for extreme values there.'
     """
     bad = np.asarray((~np.isfinite(predictions)).any(axis=tuple(range(1, predictions.ndim))))
-    if not bad.any():
+    return not_finite_note(names[bad].tolist(), len(bad))
+
+
+def not_finite_note(bad: Sequence[str], n: int) -> tuple[str, ...]:
+    """The same for the names of these samples, of n."""
+    if not bad:
         return ()
-    found = f"{bad.sum()} of {len(bad)} predictions are not finite: {first_few(names[bad], 5)}. "
-    if bad.all():
+    found = f"{len(bad)} of {n} predictions are not finite: {first_few(bad, 5)}. "
+    if len(bad) == n:
         return (found + "The weights may be damaged, or the training diverged.",)
     return (found + "Look for extreme values there.",)

@@ -111,28 +111,6 @@ def apply_features(
     return x
 
 
-def unseen_categories(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tuple[str, ...]:
-    """A sentence for each column with values that training has not seen, with their number.
-
-    >>> frame = pd.DataFrame({"city": ["Oslo", "Bonn", None, "Bonn"]})
-    >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": False}
-    >>> unseen_categories(frame, {"columns": [fitted]})[0]
-    'city: 2 of 4 rows have values that training has not seen (Bonn). They count as none of its 2.'
-    """
-    notes = []
-    for fitted in preprocessing["columns"]:
-        if fitted["type"] == "category" and fitted["name"] in frame:
-            texts = as_text(frame[fitted["name"]]).dropna()
-            new = texts[~texts.isin(fitted["categories"])]
-            if len(new):
-                notes.append(
-                    f"{fitted['name']}: {len(new)} of {len(frame)} rows have values that training "
-                    f"has not seen ({first_few(new.unique(), 5)}). They count as none of its "
-                    f"{len(fitted['categories'])}."
-                )
-    return tuple(notes)
-
-
 def feature_names(preprocessing: dict[str, Any]) -> list[str]:
     """A name for each of the p columns that `apply_features` makes."""
     return [name for column in preprocessing["columns"] for name in names_of(column)]

@@ -5,35 +5,20 @@ spreadsheet the header is row 1; in JSON lines the first line is row 1; elsewher
 0, as in pandas.
 """
 
-import csv
-import gzip
 import json
-import re
 import warnings
 import zlib
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 
+from rnc.data.csv_text import GAPS, open_text, read_csv
 from rnc.data.errors import DataError
 from rnc.data.names import check_names
-from rnc.data.numerals import Cells, read_decimals
-
-_HEADER_LINES = 100  # at most
-# fmt: off
-_GAPS = (  # those of pandas, and ?
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
-    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
-)
-# fmt: on
-_FIELDS = (
-    "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
-    "that holds the separator."
-)
+from rnc.data.numerals import Cells
 
 Reader = Callable[[Path, Cells], pd.DataFrame]
 
@@ -48,91 +33,13 @@ def suffix_of(path: Path) -> str:
     return Path(path.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
 
 
-# ---------------------------------------------------------------------------------------- text
-
-
-def _read_csv(source: Path, cells: Cells) -> pd.DataFrame:
-    separator = _separator(source)
-    every = cells.decimal == ","  # or 1.200 would be read as 1.2 before the comma is looked for
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            frame = pd.read_csv(
-                source,
-                sep=separator,
-                dtype=str if every else dict.fromkeys(cells.text, str),
-                na_values=list(_GAPS),
-                keep_default_na=False,
-                index_col=False,  # or a row with one field too many would shift all columns
-                skip_blank_lines=False,  # or the row numbers would not be those of a spreadsheet
-                skipinitialspace=True,
-                low_memory=False,  # one type per column, whatever its length
-            )
-    except pd.errors.EmptyDataError as error:
-        raise DataError(f"{source} is empty; expected a header and rows.") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{source} is not UTF-8 text ({error}). Save it as CSV UTF-8.") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        _check_records(source, separator)  # it knows the row
-        reason = str(error).strip().rstrip(".")
-        raise DataError(f"{source} cannot be read as a table ({reason}). {_FIELDS}") from error
-    # pandas fills a short row with gaps; only then is it worth the time to look at all of them.
-    _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
-    frame.index = pd.RangeIndex(2, len(frame) + 2)
-    # In a column that begins with a number of more than 64 bits, pandas keeps gaps as texts.
-    texts = [name for name in frame if frame[name].dtype.kind == "O"]
-    frame = frame.assign(**{name: frame[name].mask(frame[name].isin(_GAPS)) for name in texts})
-    return read_decimals(frame.dropna(how="all"), cells, separator)
-
-
-def _open_text(source: Path) -> IO[str]:
-    if source.suffix.lower() == ".gz":
-        return gzip.open(source, "rt", encoding="utf-8-sig", errors="replace")
-    return source.open(encoding="utf-8-sig", errors="replace", newline="")
-
-
-def _separator(source: Path) -> str:
-    try:
-        with _open_text(source) as file:
-            header = file.readline()
-            for line in islice(file, _HEADER_LINES):  # a name in quotes may have several
-                if header.count('"') % 2 == 0:
-                    break
-                header += line
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
-    return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
-
-
-def _check_records(source: Path, separator: str, *, all_rows: bool = True) -> None:
-    """Raise for two columns of one name, and for rows that are shorter or longer than the header.
-
-    Without `all_rows`, only the header and the first row below it are looked at.
-    """
-    with _open_text(source) as file:
-        records = csv.reader(file, delimiter=separator, skipinitialspace=True)
-        try:
-            header = next(records, [])
-            check_names(header, str(source))
-            for row, cells in enumerate(records if all_rows else islice(records, 1), 2):
-                if len(cells) != len(header) and any(cell.strip() for cell in cells):
-                    raise DataError(
-                        f"{source} row {row} has {len(cells)} fields, the header has "
-                        f"{len(header)}. {_FIELDS}"
-                    )
-        except csv.Error as error:
-            raise DataError(f"{source} line {records.line_num}: {error}. {_FIELDS}") from error
-
-
 # ---------------------------------------------------------------------------------------- JSON
 
 
 def _read_json(source: Path, cells: Cells) -> pd.DataFrame:
     """A list of objects, or an object per line."""
     try:
-        with _open_text(source) as file:
+        with open_text(source) as file:
             content = file.read()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
@@ -219,7 +126,7 @@ def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of openpyxl, about styles and the like
             header = pd.read_excel(source, engine="openpyxl", header=None, nrows=1)
-            frame = pd.read_excel(source, engine="openpyxl", na_values=list(_GAPS))
+            frame = pd.read_excel(source, engine="openpyxl", na_values=list(GAPS))
     except ImportError as error:
         raise DataError(
             f"{source} needs the package openpyxl to be read: pip install "
@@ -248,12 +155,9 @@ def _blanks_as_gaps(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+CSV_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
 TABLE_READERS: dict[str, Reader] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
-    ".txt": _read_csv,
-    ".csv.gz": _read_csv,
-    ".tsv.gz": _read_csv,
+    **dict.fromkeys(CSV_SUFFIXES, read_csv),
     ".parquet": _read_parquet,
     ".feather": _read_feather,
     ".arrow": _read_feather,

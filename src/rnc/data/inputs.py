@@ -1,6 +1,6 @@
 """Inputs of a model: columns, signals and pixels from arrays, images from files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -152,7 +152,11 @@ class ImageRows:
 
     def __getitem__(self, chosen: NDArray[np.bool_]) -> "ImageRows":
         """The chosen rows."""
-        kept = np.flatnonzero(chosen)
+        return self.at(np.flatnonzero(chosen))
+
+    def at(self, positions: Iterable[int]) -> "ImageRows":
+        """The rows at these positions."""
+        kept = list(positions)
         return replace(
             self,
             names=[self.names[i] for i in kept],
@@ -174,33 +178,39 @@ class ImageRows:
         `preprocessing` is that of a fitted model. One that was trained on arrays takes files of
         their size only, since how the arrays were made is unknown.
         """
+        found = self.decoded(decoding, preprocessing)
+        return found._replace(bad=self.usable(found.bad, decoding.skip_bad))
+
+    def decoded(
+        self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None
+    ) -> Decoded:
+        """What `load` returns, whatever is wrong with the other images."""
         if preprocessing is not None and "shape" in preprocessing:
-            return self._load_whole(preprocessing, decoding.skip_bad)
+            return self._load_whole(preprocessing)
         if preprocessing is not None:
             decoding = decoding.as_fitted(preprocessing)
-        side, skip_bad, cache, progress, fit, channels = decoding
+        side, _, cache, progress, fit, channels = decoding
         assert channels is not None
         entry = None
         if cache is not None:
             key = f"{self.identity}\n{channels}" + ("" if fit == "crop" else f"\n{fit}")
             token = blake2b(key.encode(), digest_size=8).hexdigest()
             entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
-        x, bad, digests = load_images(
+        return load_images(
             self.files, side, channels=channels, fit=fit, cache=entry, progress=progress
         )
-        return Decoded(x, self._usable(bad, skip_bad), digests)
 
-    def _load_whole(self, preprocessing: Mapping[str, Any], skip_bad: bool) -> Decoded:
+    def _load_whole(self, preprocessing: Mapping[str, Any]) -> Decoded:
         good, bad = [], {}
         for i, file in enumerate(self.files):
             try:
                 good.append(whole_pixels(file, preprocessing))
             except (OSError, ValueError) as error:
                 bad[i] = str(error)
-        bad = self._usable(bad, skip_bad)
-        return Decoded(np.stack(good), bad)
+        shape = (0, preprocessing.get("channels", 3), *preprocessing["shape"])
+        return Decoded(np.stack(good) if good else np.empty(shape, np.uint8), bad)
 
-    def _usable(self, bad: dict[int, str], skip_bad: bool) -> dict[int, str]:
+    def usable(self, bad: dict[int, str], skip_bad: bool) -> dict[int, str]:
         """What is wrong with the bad images, by position; an error unless they may be skipped."""
         bad = bad | {i: "no file name" for i in bad if not self.names[i]}
         if not bad or (skip_bad and len(bad) < len(self.files)):

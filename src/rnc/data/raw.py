@@ -7,7 +7,7 @@ model is refused.
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,13 +21,16 @@ from PIL import Image
 
 from rnc.data import sources
 from rnc.data.archive import read_npz, row_arrays
+from rnc.data.csv_text import csv_names
 from rnc.data.errors import DataError
-from rnc.data.features import apply_features, cells_of, unseen_categories
+from rnc.data.features import apply_features, cells_of
+from rnc.data.formats import CSV_SUFFIXES, suffix_of
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
 from rnc.data.names import check_names
 from rnc.data.numerals import read_decimals
 from rnc.data.pictures import is_picture, pixels_of
+from rnc.data.unseen import unseen_categories
 
 _PLACE = "The data"
 _FORMS = {
@@ -69,7 +72,7 @@ def read_inputs(
         progress: show a bar while images are decoded.
     """
     decoding = Decoding(image_size, skip_bad, cache, progress)
-    reader = _Reader(preprocessing, kind, images, image_column, decoding)
+    reader = InputReader(preprocessing, kind, images, image_column, decoding)
     if hasattr(data, "to_pandas") and hasattr(data, "columns"):  # a table of Arrow or Polars
         data = data.to_pandas()
     if isinstance(data, pd.Series | np.ndarray) and data.ndim == 1 and data.dtype.kind in "OUT":
@@ -104,7 +107,7 @@ def _is_path(item: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _Reader:
+class InputReader:
     """What reads data of every form for one model."""
 
     preprocessing: dict[str, Any]
@@ -132,28 +135,33 @@ class _Reader:
             x, names = arrays.pop("x"), arrays.pop("feature_names", None)
             inputs = self._array(x, str(path), names)
             given, unused = row_arrays(arrays, len(inputs.x))
-            notes = [f"Array {k} {shape} has no value per row." for k, shape in unused.items()]
-            inputs = inputs._replace(columns=pd.DataFrame(given), notes=(*inputs.notes, *notes))
+            notes = unused_notes(unused)
+            inputs = inputs._replace(columns=pd.DataFrame(given), notes=inputs.notes + notes)
         else:
-            frame, columns = self._read_table(path)
+            frame, columns = self.read_table(path)
             inputs = self.frame(frame, str(path), path.parent, columns)
             if self.kind == "image":
                 return inputs
         names = inputs.names if is_alone else np.char.add(f"{path}:", inputs.names)
         return inputs._replace(names=names)
 
-    def _read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    def read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A file of a table; its columns without a use also as text: an id 007 is no 7."""
         cells = cells_of(self.preprocessing)
+        if suffix_of(path) in CSV_SUFFIXES:
+            others = self.others(csv_names(path))
+            frame = sources.read_frame(path, cells._replace(text=[*cells.text, *others]))
+            return frame, frame[others]
         frame = sources.read_frame(path, cells)
-        others = self._others(frame)
+        others = self.others(frame.columns)
         if not any(frame[name].dtype.kind in "iuf" for name in others):
             return frame, frame[others]
         return frame, sources.read_frame(path, cells._replace(text=[*cells.text, *others]))[others]
 
-    def _others(self, frame: pd.DataFrame) -> list[str]:
+    def others(self, names: Iterable[str]) -> list[str]:
+        """The columns that the model does not use."""
         used = {column["name"] for column in self.preprocessing.get("columns", [])}
-        return [name for name in frame.columns if name not in used]
+        return [name for name in names if name not in used]
 
     def frame(
         self,
@@ -170,12 +178,10 @@ class _Reader:
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         check_names(frame.columns, place)
         frame = read_decimals(frame, cells_of(self.preprocessing))
-        columns = frame[self._others(frame)] if columns is None else columns
+        columns = frame[self.others(frame.columns)] if columns is None else columns
         if self.kind == "image":
-            folder = folder if self.images is None else Path(self.images)
-            rows = ImageRows.of(frame, self.image_column, (), folder, place)
+            rows, used = self.image_rows(frame, place, folder)
             inputs = self._decoded(rows)
-            used = sources.image_column(frame, self.image_column, (), place)
             skipped = {name for name, _ in inputs.skipped}
             kept = np.array([name not in skipped for name in rows.names])
             columns = columns.drop(columns=used)[kept]
@@ -185,6 +191,12 @@ class _Reader:
             notes = unseen_categories(known, self.preprocessing)
             inputs = Inputs(x, frame.index.to_numpy().astype(str), notes=notes)
         return inputs._replace(columns=columns.reset_index(drop=True))
+
+    def image_rows(self, frame: pd.DataFrame, place: str, folder: Path) -> tuple[ImageRows, str]:
+        """The images that a table names, and the column of their names."""
+        folder = folder if self.images is None else Path(self.images)
+        rows = ImageRows.of(frame, self.image_column, (), folder, place)
+        return rows, sources.image_column(frame, self.image_column, (), place)
 
     def _decoded(self, rows: ImageRows) -> Inputs:
         pixels, bad, _ = rows.load(self.decoding, self.preprocessing)
@@ -229,6 +241,11 @@ class _Reader:
         return DataError(
             f"The model was trained on data of kind {self.kind!r}: it needs {needed}; got {got}."
         )
+
+
+def unused_notes(unused: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """What a user should know about arrays that are no columns, by their shapes."""
+    return tuple(f"Array {name} {shape} has no value per row." for name, shape in unused.items())
 
 
 def _with_known_categories(frame: pd.DataFrame, preprocessing: Mapping[str, Any]) -> pd.DataFrame:

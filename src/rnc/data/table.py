@@ -26,7 +26,6 @@ from rnc.data.features import (
     choose_array_columns,
     choose_columns,
     fit_features,
-    unseen_categories,
 )
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
@@ -34,6 +33,7 @@ from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.numerals import check_disguised, read_decimals
 from rnc.data.splits import SPLITS, check_filled
+from rnc.data.unseen import unseen_categories
 
 Kind = Literal["image", "signal", "table"]
 

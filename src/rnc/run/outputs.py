@@ -5,15 +5,20 @@ features      .npz (names, features), .csv, .tsv or .parquet (name, f0, f1, ...)
 """
 
 import os
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.files import write_file
+from rnc.files import written_whole
 from rnc.run.predictions import NAME
 from rnc.run.spreadsheet import guarded_frame
 
@@ -59,33 +64,112 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve() or (both_exist and one.samefile(other))
 
 
-def write_frame(frame: pd.DataFrame, output: Path | str) -> None:
-    """Write a table in the format of its ending; "-" is CSV on the standard output."""
+WriteRows = Callable[[pd.DataFrame], None]
+"""Takes a table whose rows are written below those before; all have the same columns."""
+
+
+@contextmanager
+def open_rows(output: Path | str) -> Iterator[WriteRows]:
+    """What writes tables below each other, in the format of the file's ending.
+
+    The file is there when all are written, and not before; "-" is CSV on the standard output.
+    """
     if output == STDOUT:
-        sys.stdout.write(frame.to_csv(index=False, lineterminator="\n"))
+        with tempfile.TemporaryFile() as file:
+            yield _TextRows(file, ",", guard=False)
+            file.seek(0)
+            for line in file:
+                sys.stdout.write(line.decode())
         return
     path = Path(output)
-    suffix = path.suffix.lower()
-    if suffix == ".parquet":
+    with written_whole(path) as temporary, temporary.open("wb") as file:
+        if path.suffix.lower() != ".parquet":
+            yield _TextRows(file, "\t" if path.suffix.lower() == ".tsv" else ",")
+            return
+        rows = _ParquetRows(file)
+        yield rows
+        rows.finish()
+
+
+class _TextRows:
+    """Writes CSV, with one header; `guard` keeps spreadsheets from running texts."""
+
+    def __init__(self, file: IO[bytes], separator: str, *, guard: bool = True) -> None:
+        self.file, self.separator, self.guard, self.header = file, separator, guard, True
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        frame = guarded_frame(frame) if self.guard else frame
+        text = frame.to_csv(
+            index=False, sep=self.separator, header=self.header, lineterminator="\n"
+        )
+        self.file.write(text.encode())
+        self.header = False
+
+
+class _ParquetRows:
+    """Writes row groups; their types are those of the first one."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.writer: Any = None
+
+    def __call__(self, frame: pd.DataFrame) -> None:
+        import pyarrow as pa  # type: ignore[import-untyped]
+        from pyarrow import parquet
+
         texts = [name for name in frame if frame[name].dtype == object]  # Parquet: one type each
-        frame = frame.assign(**{name: frame[name].map(str, na_action="ignore") for name in texts})
-        write_file(path, lambda temporary: frame.to_parquet(temporary, index=False))
-    else:
-        separator, frame = "\t" if suffix == ".tsv" else ",", guarded_frame(frame)
-        write_file(path, lambda temporary: frame.to_csv(temporary, index=False, sep=separator))
+        frame = frame.assign(
+            **{name: frame[name].map(str, na_action="ignore").astype("str") for name in texts}
+        )
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if self.writer is None:
+            self.writer = parquet.ParquetWriter(self.file, table.schema)
+        self.writer.write_table(table.cast(self.writer.schema))
+
+    def finish(self) -> None:
+        """Write the end of the file."""
+        if self.writer is not None:
+            self.writer.close()
 
 
-def write_features(names: NDArray[np.str_], features: NDArray[np.float32], output: Path) -> None:
-    """Write features (n, d) with the names of their samples (n,)."""
+WriteFeatures = Callable[[NDArray[np.str_], NDArray[np.float32]], None]
+"""Takes names (n,) and features (n, d), which are written below those before."""
+
+
+@contextmanager
+def open_features(output: Path) -> Iterator[WriteFeatures]:
+    """What writes features with the names of their samples, as `open_rows` does."""
     if output.suffix.lower() != ".npz":
-        columns = [f"f{i}" for i in range(features.shape[1])]
-        frame = pd.DataFrame(features, columns=columns)
-        frame.insert(0, NAME, names)
-        write_frame(frame, output)
+        with open_rows(output) as write:
+            yield lambda names, features: write(_named(names, features))
         return
+    names: list[NDArray[np.str_]] = []
+    width = 0
+    with written_whole(output) as temporary, tempfile.TemporaryFile() as rows:
 
-    def write(temporary: Path) -> None:
-        with temporary.open("wb") as file:
-            np.savez(file, names=names, features=features)
+        def add(some: NDArray[np.str_], features: NDArray[np.float32]) -> None:
+            nonlocal width
+            names.append(np.array(some.tolist(), dtype=np.str_))  # no wider than they are
+            width = features.shape[1]
+            rows.write(np.ascontiguousarray(features).data)
 
-    write_file(output, write)
+        yield add
+        _write_npz(temporary, np.concatenate(names), rows, width)
+
+
+def _named(names: NDArray[np.str_], features: NDArray[np.float32]) -> pd.DataFrame:
+    frame = pd.DataFrame(features, columns=[f"f{i}" for i in range(features.shape[1])])
+    frame.insert(0, NAME, names)
+    return frame
+
+
+def _write_npz(path: Path, names: NDArray[np.str_], rows: IO[bytes], width: int) -> None:
+    """What np.savez(path, names=names, features=rows) writes, the rows from a file of float32."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), width)}
+    rows.seek(0)
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open("names.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array(file, names, allow_pickle=False)
+        with archive.open("features.npy", "w", force_zip64=True) as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            shutil.copyfileobj(rows, file)

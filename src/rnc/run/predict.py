@@ -1,6 +1,7 @@
 """A finished run on new data: its predictions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,12 +9,18 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.errors import not_finite
-from rnc.data.inputs import Skipped
-from rnc.data.raw import expand
+from rnc.data.errors import DataError, not_finite_note
+from rnc.data.image_cache import Decoding
+from rnc.data.inputs import Inputs, Skipped
+from rnc.data.raw import InputReader, expand
+from rnc.data.source import stored_side
+from rnc.data.stream import NeedsWhole, Piece, stream_inputs
 from rnc.model import Regressor
-from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, write_features, write_frame
+from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, open_features, open_rows
 from rnc.run.predictions import EXTRAS, NAME, extra_columns, given_columns
+
+ShowRows = Callable[[int, int, str], None]
+"""What is told how many rows are done, of how many, and what is done with them."""
 
 
 class NewPredictions(NamedTuple):
@@ -60,7 +67,15 @@ def predict_run(
     inputs = model.prepare(
         data, images=images, image_column=image_column, skip_bad=skip_bad, progress=progress
     )
-    steady = model.steady()
+    frame, embedding, bad = _predicted(model, model.steady(), inputs, features=features)
+    notes = inputs.notes + not_finite_note(bad, len(frame))
+    return NewPredictions(frame, embedding, inputs.skipped, notes, len(bad))
+
+
+def _predicted(
+    model: Regressor, steady: Regressor, inputs: Inputs, *, features: bool
+) -> tuple[pd.DataFrame, NDArray[np.float32] | None, list[str]]:
+    """The rows of the predictions, their features if asked for, and which are not finite."""
     predictions = steady.predict_prepared(inputs.x)
     columns = {target: predictions[:, i] for i, target in enumerate(model.config.target_names)}
     embedding = steady.embed_prepared(inputs.x) if features or EXTRAS else None
@@ -68,9 +83,20 @@ def predict_run(
         columns |= extra_columns(model, embedding)
     given = given_columns(inputs.columns, [NAME, *columns])
     frame = pd.DataFrame({NAME: inputs.names, **given, **columns})
-    bad = int((~np.isfinite(predictions)).any(axis=1).sum())
-    notes = inputs.notes + not_finite(predictions, inputs.names)
-    return NewPredictions(frame, embedding if features else None, inputs.skipped, notes, bad)
+    bad = inputs.names[(~np.isfinite(predictions)).any(axis=1)].tolist()
+    return frame, embedding if features else None, bad
+
+
+class WrittenPredictions(NamedTuple):
+    """What `predict_to_files` has written."""
+
+    rows: int
+    skipped: tuple[Skipped, ...]
+    """Samples that were left out."""
+    notes: tuple[str, ...] = ()
+    """What a user should know."""
+    not_finite: int = 0
+    """Samples without a finite prediction; their cells are empty."""
 
 
 def predict_to_files(
@@ -83,8 +109,12 @@ def predict_to_files(
     images: Path | None = None,
     image_column: str = "auto",
     skip_bad: bool = False,
-) -> NewPredictions:
+    show: ShowRows = lambda done, total, what: None,
+) -> WrittenPredictions:
     """Predict and write the predictions and, on request, features; all names are checked first.
+
+    Data are read, predicted and written piece by piece, so that memory does not grow with them;
+    the files are there when all is done, and not before.
 
     Args:
         folder: a finished run.
@@ -95,6 +125,7 @@ def predict_to_files(
         images: as for `predict_run`.
         image_column: as for `predict_run`.
         skip_bad: as for `predict_run`.
+        show: takes how many rows are done, of how many, and what is done with them.
     """
     paths = [path for source in sources for path in expand(source)]
     files: dict[Path, tuple[str, ...]] = {} if output == STDOUT else {Path(output): FRAMES}
@@ -104,15 +135,46 @@ def predict_to_files(
         files[embeddings] = FEATURES
     for file, known in files.items():
         check_output(file, known, run=folder, sources=paths, overwrite=overwrite)
-    made = predict_run(
-        folder,
-        paths,
-        images=images,
-        image_column=image_column,
-        skip_bad=skip_bad,
-        features=embeddings is not None,
-    )
-    if embeddings is not None and made.features is not None:
-        write_features(made.frame[NAME].to_numpy(np.str_), made.features, embeddings)
-    write_frame(made.frame, output)
-    return made
+    model = Regressor.load(folder)
+    config = model.config
+    size = stored_side(config.augment.get("size", 224))
+    decoding = Decoding(size, skip_bad, None, progress=False)
+    reader = InputReader(config.preprocessing, config.kind, images, image_column, decoding)
+    for whole in (False, True):
+        pieces = stream_inputs(paths, reader, whole=whole)
+        with suppress(NeedsWhole):
+            return _write(model, pieces, output, embeddings, show)
+    raise AssertionError("data that are read whole do not need it again")
+
+
+def _write(
+    model: Regressor, pieces: Iterator[Piece], output: str, embeddings: Path | None, show: ShowRows
+) -> WrittenPredictions:
+    """Predict pieces and write them as they come."""
+    steady, rows = model.steady(), 0
+    bad: list[str] = []
+    skipped: list[Skipped] = []
+    notes: list[str] = []
+    with ExitStack() as files:
+        write = files.enter_context(open_rows(output))
+        keep = None if embeddings is None else files.enter_context(open_features(embeddings))
+        for inputs, done, total in _readable(pieces):
+            model.check_shape(inputs)
+            frame, embedding, wrong = _predicted(model, steady, inputs, features=keep is not None)
+            write(frame)
+            if keep is not None and embedding is not None:
+                keep(inputs.names, embedding)
+            rows, bad = rows + len(frame), bad + wrong
+            skipped += inputs.skipped
+            notes += inputs.notes
+            show(done, total, "predicting")
+    notes += not_finite_note(bad, rows)
+    return WrittenPredictions(rows, tuple(skipped), tuple(notes), len(bad))
+
+
+def _readable(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces; that data cannot be read is not the fault of the files that are written."""
+    try:
+        yield from pieces
+    except OSError as error:
+        raise DataError(f"The data cannot be read ({error}). Are they whole?") from error
