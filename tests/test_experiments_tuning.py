@@ -18,6 +18,7 @@ from rnc.experiments import store as store_file
 from rnc.experiments.plan import PlannedRun, Setting, base_config
 from rnc.experiments.store import encoder_key, run_key
 from rnc.experiments.tuning import encoder_trial, shorter
+from rnc.files import DamagedFileError
 from rnc.run.folder import RunFolder
 
 FIELDS = {"encoder": "mlp", "batch_size": 32, "device": "cpu"}
@@ -317,6 +318,18 @@ def test_runs_that_were_there_before_stay(tmp_path) -> None:
     run("main", tmp_path, Tuning(), **options)
     assert before <= {path.name for path in (tmp_path / "runs").iterdir()}
     assert len(json.loads((tmp_path / "tuning.json").read_text())) == 6
+
+
+DAMAGED = ('{"a": {"err', "[1]", '{"a": {"error": "low"}}', '{"a": 1}', "\xff")
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+    "text", ['{"a": {"err', "[1]", '{"a": {"error": "low"}}', '{"a": 1}', "\xff"]
+)
+def test_a_damaged_record_says_what_to_do(tmp_path, text) -> None:
+    (tmp_path / "tuning.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(DamagedFileError, match=r"tuning\.json should hold .*damaged\. Delete it"):
+        run("main", tmp_path, Tuning())
 
 
 def test_without_training_a_line_that_is_not_tuned_is_left_out(tmp_path) -> None:

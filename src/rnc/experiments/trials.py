@@ -7,13 +7,14 @@ checkpoint. Nothing here reads a score of the test rows.
 
 import json
 import math
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from rnc.experiments.plan import Finished, PlannedRun
 from rnc.experiments.run import Say, Watch
 from rnc.experiments.scores import validation
 from rnc.experiments.store import Store, run_key, trains_encoder
-from rnc.files import write_json
+from rnc.files import DamagedFileError, write_json
 from rnc.training.record import PULSE
 
 TUNING_FILE = "tuning.json"
@@ -48,9 +49,7 @@ class TrialRecords:
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.out / TUNING_FILE
-        self.entries: dict[str, dict[str, Any]] = {}
-        if self.path.exists():
-            self.entries = json.loads(self.path.read_text(encoding="utf-8"))
+        self.entries: dict[str, dict[str, Any]] = _read(self.path) if self.path.exists() else {}
 
     def error(self, run: PlannedRun) -> float | None:
         """The error of a trial; None of one that was not trained to its end."""
@@ -65,6 +64,21 @@ class TrialRecords:
         """Change the entry of a trial; None stands for an infinite error."""
         self.entries.setdefault(run_key(run), {}).update(changes)
         write_json(self.path, self.entries)
+
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """The entries of a file that `TrialRecords` wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        errors = [entry.get("error") for entry in content.values()]
+    except (ValueError, AttributeError):
+        errors = [""]
+    if not all(isinstance(error, float | int | None) for error in errors):
+        raise DamagedFileError(
+            f"{path} should hold the trials of a tuning, and is damaged. Delete it: trials whose "
+            "runs are still there are read again, the others are trained again."
+        )
+    return dict(content)
 
 
 class TrainedTrials:
