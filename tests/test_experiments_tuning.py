@@ -24,6 +24,7 @@ from rnc.run.folder import RunFolder
 FIELDS = {"encoder": "mlp", "batch_size": 32, "device": "cpu"}
 FIXED = {"weight_decay": 1e-4}
 SOTA = {"methods": ["SupCon", "RankSim"], "fit": {**FIXED, "step": 25.0}}
+DAMAGED = ('{"a": {"err', "[1]", '{"a": {"error": "low"}}', '{"a": 1}', "\xff")
 SGD_HEAD = {"head_solver": "sgd", "head_epochs": 1}
 
 
@@ -320,12 +321,7 @@ def test_runs_that_were_there_before_stay(tmp_path) -> None:
     assert len(json.loads((tmp_path / "tuning.json").read_text())) == 6
 
 
-DAMAGED = ('{"a": {"err', "[1]", '{"a": {"error": "low"}}', '{"a": 1}', "\xff")
-
-
 @pytest.mark.parametrize("text", DAMAGED)
-    "text", ['{"a": {"err', "[1]", '{"a": {"error": "low"}}', '{"a": 1}', "\xff"]
-)
 def test_a_damaged_record_says_what_to_do(tmp_path, text) -> None:
     (tmp_path / "tuning.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(DamagedFileError, match=r"tuning\.json should hold .*damaged\. Delete it"):
