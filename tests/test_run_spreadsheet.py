@@ -8,7 +8,7 @@ import pytest
 from evaluation_cases import table_of, untrained
 from rnc.data.inputs import Skipped
 from rnc.run.folder import RunFolder
-from rnc.run.outputs import write_frame
+from rnc.run.outputs import open_rows
 from rnc.run.spreadsheet import guarded, guarded_frame, plain, plain_frame
 
 NAMES = ["=1+1", "+1-555", "-x", "@a", "\tx", "'=1", "''=1", "'a", "-5", "+.5e3", "a=b", "", "it's"]
@@ -43,11 +43,14 @@ def test_files_of_predict_are_guarded_but_for_parquet(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     frame = pd.DataFrame({"name": ["=x", "b"], "@id": [-1, 2], "y": [-0.5, 1.0]})
-    write_frame(frame, tmp_path / "p.csv")
+    with open_rows(tmp_path / "p.csv") as write:
+        write(frame)
     assert (tmp_path / "p.csv").read_text() == "name,'@id,y\n'=x,-1,-0.5\nb,2,1.0\n"
-    write_frame(frame, tmp_path / "p.parquet")
+    with open_rows(tmp_path / "p.parquet") as write:
+        write(frame)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), frame)
-    write_frame(frame, "-")
+    with open_rows("-") as write:
+        write(frame)
     assert capsys.readouterr().out.startswith("name,@id,y\n=x,")
     back = plain_frame(pd.read_csv(tmp_path / "p.csv", dtype=str))
     assert list(back) == list(frame)
