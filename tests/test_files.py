@@ -183,3 +183,12 @@ def test_a_full_disk_is_a_message_of_every_writer(
     with pytest.raises(OSError, match=message):
         write_tensors(tmp_path / "new", {"a": torch.ones(3)})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_equal_tensors_make_equal_files_and_older_files_are_read(tmp_path: Path) -> None:
+    tensors = {name: torch.arange(3.0) for name in "abcdef"}
+    for name in ("one", "two"):
+        write_tensors(tmp_path / name, tensors, {"stage": "head"})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    files.save_file(tensors, tmp_path / "old", metadata={"note": '{"stage": "head"}'})
+    assert read_tensors(tmp_path / "old")[1] == {"stage": "head"}

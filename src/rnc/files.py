@@ -41,7 +41,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -
     """Write named tensors as safetensors, with a note of JSON types."""
     # Copies: parameters that share memory are refused by the format.
     arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header = {"note": json.dumps(note), "hash": _hash(arrays)}
+    # One entry: of several, the format does not keep the order, and equal files would differ.
+    header = {"note": json.dumps({"hash": _hash(arrays), "note": note})}
     write_file(path, lambda temporary: save_file(arrays, temporary, metadata=header))
 
 
@@ -53,14 +54,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            note = json.loads(header.get("note", "null"))
+            note = json.loads((file.metadata() or {}).get("note", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}).") from error
-    if header.get("hash", "") not in ("", _hash(tensors)):
+    if not isinstance(note, dict) or note.keys() != {"hash", "note"}:  # of an older version
+        return tensors, note
+    if note["hash"] != _hash(tensors):
         raise DamagedFileError(f"{path} is damaged (its content has changed since it was written).")
-    return tensors, note
+    return tensors, note["note"]
 
 
 def _hash(tensors: Mapping[str, Tensor]) -> str:
