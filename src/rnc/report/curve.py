@@ -84,7 +84,7 @@ def _draw_curve(axes: _Axes, points: Sequence[Point], name: str, number: int) ->
         if point.spread > 0:
             low, high = axes.y(point.y - point.spread), axes.y(point.y + point.spread)
             parts.append(f'<line x1="{x}" x2="{x}" y1="{low}" y2="{high}" stroke="{color}"/>')
-    left = _LEFT + number * (_WIDTH - _LEFT - _RIGHT) / 3
+    left = round(_LEFT + number * (_WIDTH - _LEFT - _RIGHT) / 3)
     parts.append(f'<circle cx="{left + 4}" cy="24" r="4" fill="{color}"/>')
     return [*parts, _text(left + 14, 28, name, "start")]
 
