@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from data_cases import npz_of
-from rnc.config import FitConfig
+from rnc.cli.data import describe
 from rnc.data import DataError, read_table, table_from_arrays
 from rnc.data.raw import read_inputs
-from rnc.training.advice import data_warnings
 
 N = 30
 X = np.random.default_rng(0).normal(size=(N, 3))
@@ -44,12 +43,13 @@ def test_a_group_in_memory_of_another_shape_is_refused():
         table_from_arrays(X, Y, group=np.zeros((N, 2)))
 
 
-def test_arrays_without_a_use_are_named(tmp_path):
+def test_arrays_without_a_use_are_named(tmp_path, capsys):
     path = npz_of(tmp_path, x=X, y=Y, groups=PERSON, rate=np.array(3), site=PERSON)
     (note,) = read_table(path, subgroup_columns=["site"]).notes
     assert note.startswith("Arrays without a use: groups (30 values), rate (). A column of values")
     assert note.endswith("--subgroup-column. Did you mean 'group'?")
-    assert note in data_warnings(read_table(path, subgroup_columns=["site"]), FitConfig())
+    describe(read_table(path, subgroup_columns=["site"]))
+    assert f"Note: {note}" in capsys.readouterr().err
     assert read_table(npz_of(tmp_path, x=X, y=Y, group=PERSON)).notes == ()
 
 

@@ -168,7 +168,7 @@ def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any
 
 
 def describe(table: "Table") -> None:
-    """Say what was read, and what becomes of each column of a table."""
+    """Say what was read, what becomes of each column of a table, and what a user should know."""
     from rnc.data.summary import column_lines, leaks
 
     counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
@@ -185,3 +185,5 @@ def describe(table: "Table") -> None:
     ]
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
+    for note in table.notes:
+        console.print(f"Note: {note}", highlight=False, soft_wrap=True, style="yellow")

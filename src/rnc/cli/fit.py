@@ -86,7 +86,7 @@ def fit(
         describe(table)
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
-        for line in data_warnings(table, config):
+        for line in data_warnings(table, config)[len(table.notes) :]:  # those are told already
             console.print(f"Note: {line}", highlight=False, style="yellow")
         rows, takes_encoder = len(table.rows("train")), encoder_from is not None
         stages = planned_stages(config, rows, table.kind, takes_encoder=takes_encoder)

@@ -17,7 +17,7 @@ _SIZES = frozenset((
 
 
 def data_warnings(table: Table, config: FitConfig) -> list[str]:
-    """One line for each thing that a user should know about these data with this config."""
+    """One line for each thing that a user should know: notes of the data, then of the config."""
     notes = list(table.notes)
     crops = table.kind == "image" and config.crop and config.views != 0
     if crops and (sizes := [name for name in table.target_names if names_a_size(name)]):
