@@ -16,7 +16,7 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope  # a process per core
 
-CASES ?= 8000
+CASES ?= 3000
 attack: $(READY)  # every fuzzer of tests/attack; CASES is the number for one of share 1
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/attack --numprocesses auto --attack-cases $(CASES)
 

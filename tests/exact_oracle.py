@@ -14,6 +14,7 @@ from mpmath import mp, mpf
 
 Row = Sequence[float]
 Numbers = list[mpf]
+LabelledRows = tuple[Sequence[Row], Sequence[Row]]
 
 ROUNDING = 4e-15
 """Relative error of a float64 logit: that of a sum of squares, a root and a quotient."""
@@ -53,11 +54,12 @@ def exact_losses(
     targets: Sequence[Row],
     upstream: Row,
     setting: Setting,
-    reference: tuple[Sequence[Row], Sequence[Row]] | None = None,
+    reference: LabelledRows | None = None,
+    queue: LabelledRows = ((), ()),
 ) -> Exact:
     """Losses of all anchors, and gradients of their sum, weighted by upstream."""
-    with mp.workdps(_digits(setting, features, reference[0] if reference else [])):
-        return _exact_losses(features, targets, upstream, setting, reference)
+    with mp.workdps(_digits(setting, features, reference[0] if reference else [], queue[0])):
+        return _exact_losses(features, targets, upstream, setting, reference, queue)
 
 
 def _digits(setting: Setting, *arrays: Sequence[Row]) -> int:
@@ -75,14 +77,16 @@ def _exact_losses(
     targets: Sequence[Row],
     upstream: Row,
     setting: Setting,
-    reference: tuple[Sequence[Row], Sequence[Row]] | None,
+    reference: LabelledRows | None,
+    queue: LabelledRows,
 ) -> Exact:
     anchors = [[mpf(x) for x in row] for row in features]
     samples = anchors if reference is None else [[mpf(x) for x in row] for row in reference[0]]
-    labels = targets if reference is None else reference[1]
+    labels = [*(targets if reference is None else reference[1]), *queue[1]]
     first = 0 if reference is None else len(anchors)
     d = len((anchors or samples or [[]])[0])
     rows = len(anchors) + (0 if reference is None else len(samples))
+    samples = [*samples, *([mpf(x) for x in row] for row in queue[0])]
     losses, loss_slack = [], []
     gradients = [[mpf(0)] * d for _ in range(rows)]
     scales, slacks = [mpf(0)] * rows, [mpf(0)] * rows
@@ -109,6 +113,8 @@ def _exact_losses(
                 (i, pair.of_x, pair.longest_x),
                 (first + k, pair.of_z, pair.longest_z),
             ):
+                if row >= rows:
+                    continue  # of the queue, which gets no gradient
                 for c in range(d):
                     gradients[row][c] += share * (pull - weight) * slope[c]
                 scales[row] += share * (pull + weight) * longest

@@ -30,6 +30,7 @@ class LossCase:
     features: Tensor
     targets: Tensor
     reference: tuple[Tensor, Tensor] | None
+    queue: tuple[Tensor, Tensor] | None
     options: dict[str, Any]
     wrong: str = ""
     """Why the call must be refused; empty if it must not."""
@@ -37,8 +38,9 @@ class LossCase:
     def __str__(self) -> str:
         parts = [f"features={self.features.dtype} {self.features.tolist()}"]
         parts += [f"targets={self.targets.tolist()}", f"options={self.options}"]
-        if self.reference is not None:
-            parts.append(f"reference={[part.tolist() for part in self.reference]}")
+        for name, rows in (("reference", self.reference), ("queue", self.queue)):
+            if rows is not None:
+                parts.append(f"{name}={[part.tolist() for part in rows]}")
         return "\n".join(parts)
 
 
@@ -49,7 +51,8 @@ def try_loss(rng: np.random.Generator) -> Verdict:
     if case.reference is not None:
         inputs.append(case.reference[0].requires_grad_())
     try:
-        losses = rnc_loss(case.features, case.targets, reference=case.reference, **case.options)
+        others = {"reference": case.reference, "queue": case.queue}
+        losses = rnc_loss(case.features, case.targets, **others, **case.options)
     except (ValueError, TypeError) as refusal:
         if "rnc_loss is too large" in str(refusal) and _is_too_large(case):
             return "refused"
@@ -83,17 +86,17 @@ def make_case(rng: np.random.Generator) -> LossCase:
     features = _features(rng, (n, d) if views is None else (n, views, d), dtype, power, outlier)
     scale = 2.0 ** int(_choose(rng, [0, 0, 0, -560, -300, -30, 30, 300, 540, 990]))
     targets = _targets(rng, n, t, options["label_distance"], scale)
-    reference = None
-    if options["backend"] != "reference" and rng.random() < 0.25:
-        m = rng.integers(1, 8)
-        labels = _targets(rng, m, t, options["label_distance"], scale)
-        reference = (_features(rng, (m, d), dtype, power, outlier), labels)
+    others: list[tuple[Tensor, Tensor] | None] = [None, None]  # a reference, a queue
+    for i in range(2):
+        if options["backend"] != "reference" and rng.random() < 0.2:
+            m = rng.integers(1 - i, 8)
+            labels = _targets(rng, m, t, options["label_distance"], scale)
+            others[i] = (_features(rng, (m, d), dtype, power, outlier), labels)
     if options["missing"] == "skip":
-        for labels in (targets, *(reference or ())[1:]):
-            labels[torch.from_numpy(rng.random(len(labels)) < _choose(rng, [0.2, 0.5, 1.0]))] = (
-                torch.nan
-            )
-    case = LossCase(features, targets, reference, options)
+        share = _choose(rng, [0.2, 0.5, 1.0])
+        for labels in (targets, *(rows[1] for rows in others if rows)):
+            labels[torch.from_numpy(rng.random(len(labels)) < share)] = torch.nan
+    case = LossCase(features, targets, *others, options)
     _fit_backend(case)
     case.targets = _as_given(rng, targets)
     if rng.random() < 0.1:
@@ -133,13 +136,13 @@ def _features(
     if rng.random() < 0.2:
         rows = rng.integers(-3, 4, shape).astype(float)  # many exact ties
     flat = rows.reshape(-1, shape[-1])
-    if rng.random() < 0.3:
+    if len(flat) and rng.random() < 0.3:
         flat[rng.integers(len(flat))] *= 10 ** rng.uniform(0, outlier)
     if rng.random() < 0.2:
         flat += 10 ** rng.uniform(-2, 4) * rng.standard_normal(shape[-1])
-    if rng.random() < 0.2:
+    if len(flat) and rng.random() < 0.2:
         flat[rng.integers(len(flat))] = flat[0]
-    if rng.random() < 0.1:
+    if len(flat) and rng.random() < 0.1:
         flat[rng.integers(len(flat))] = 0.0
     largest = torch.finfo(dtype).max / 8
     with np.errstate(over="ignore"):
@@ -151,7 +154,7 @@ def _targets(rng: np.random.Generator, n: int, t: int, label_distance: Any, scal
     """Labels whose distances are exact in float64, so that ties are no matter of luck."""
     if label_distance == "angular":
         labels = rng.uniform(-80, 80, (n, t))
-        labels[rng.integers(n)] = labels[0]
+        labels[n // 2 :] = labels[: n - n // 2]
         return torch.from_numpy(labels)
     labels = rng.integers(-6, 7, (n, t)).astype(float)
     if isinstance(label_distance, circular):
@@ -234,11 +237,15 @@ def _exact(case: LossCase, upstream: Tensor) -> tuple[Exact, list[Tensor]]:
         masks.append(~case.reference[1].isnan().any(1))
         others, labels = case.reference[0].detach().double(), case.reference[1]
         reference = (others[masks[1]].tolist(), labels[masks[1]].tolist())
+    queue: Any = ((), ())
+    if case.queue is not None:
+        kept = ~case.queue[1].isnan().any(1)
+        queue = (case.queue[0][kept].double().tolist(), case.queue[1][kept].tolist())
     if upstream.dim():
         weights = upstream.flatten()[masks[0]].tolist()
     else:
         weights = [float(upstream) / max(1, len(rows))] * len(rows)
-    return exact_losses(rows, targets, weights, _setting(case), reference), masks
+    return exact_losses(rows, targets, weights, _setting(case), reference, queue), masks
 
 
 def _compare(case: LossCase, losses: Tensor, grads: list[Tensor], upstream: Tensor) -> None:
