@@ -7,11 +7,13 @@ from PIL import Image
 from torch import nn
 
 from evaluation_cases import fitted, houses
+from rnc.data import csv_text
+from rnc.data.errors import DataError
 from rnc.data.images import decode
 from rnc.estimator import RnCRegressor
 from rnc.heads import head_config
 from rnc.model import ModelConfig, Regressor, load
-from rnc.run.predict import predict_run
+from rnc.run.predict import predict_run, predict_to_files
 from rnc.run.predictions import EXTRAS
 
 
@@ -31,6 +33,38 @@ def test_predictions_are_those_of_the_model_by_the_name_of_the_sample(run, tmp_p
     expected = Regressor.load(run.path).steady().predict_prepared(table.x)[:, 0]
     by_name = pd.Series(expected, index=table.names)
     np.testing.assert_array_equal(again["price"], by_name[again["name"]])
+
+
+def test_files_in_pieces_hold_what_is_predicted_at_once(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_text, "CHUNK_CELLS", 5 * 100)
+    new, seen = houses(tmp_path / "new.csv.gz", n=1100, seed=1), []
+    predict_to_files(
+        run.path,
+        [str(new)],
+        str(tmp_path / "p.csv"),
+        embeddings=tmp_path / "f.npz",
+        show=lambda done, total, what: seen.append((done, what)),
+    )
+    predict_to_files(run.path, [str(new)], str(tmp_path / "p.parquet"))
+    at_once = predict_run(run.path, new, features=True)
+    expected = at_once.frame.to_csv(index=False, lineterminator="\n")
+    assert (tmp_path / "p.csv").read_text() == expected
+    parquet = pd.read_parquet(tmp_path / "p.parquet")
+    assert parquet.to_csv(index=False, lineterminator="\n") == expected
+    with np.load(tmp_path / "f.npz") as features:
+        assert features["names"].tolist() == at_once.frame["name"].tolist()
+        np.testing.assert_array_equal(features["features"], at_once.features)
+    assert len(seen) > 3
+    assert seen[-1] == (1100, "predicting")
+
+
+def test_an_error_in_the_last_row_leaves_no_file(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_text, "CHUNK_CELLS", 5 * 100)
+    new = houses(tmp_path / "new.csv", n=1100)
+    new.write_text(new.read_text() + "large,3,1,north,2\n")
+    with pytest.raises(DataError, match=r"row 1102: area is 'large', expected a number"):
+        predict_to_files(run.path, [str(new)], str(tmp_path / "p.csv"))
+    assert [path.name for path in tmp_path.iterdir()] == ["new.csv"]
 
 
 def test_an_extra_is_a_further_column(run, tmp_path, monkeypatch):
