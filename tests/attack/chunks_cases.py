@@ -20,11 +20,12 @@ def try_chunks(rng: Rng, folder: Path) -> Verdict:
     """One mixture of cells: the frame, and the inputs of a model, whole and in pieces."""
     n, decimal = int(rng.integers(10, 60)), pick(rng, (None, None, ",", "."))
     names = [f"c{i}" for i in range(int(rng.integers(1, 5)))]
-    paths = []
-    for part in ("old", "new"):
+    paths, both = [], {name: column(rng, 2 * n, CELLS) for name in names}
+    for part, start in (("old", 0), ("new", n)):
         (folder / part).mkdir(exist_ok=True)
-        columns = {name: column(rng, n, CELLS) for name in names}
-        paths.append(as_text(rng, {**columns, "y": list(rng.permutation(n) + 0.5)}, folder / part))
+        columns = {name: cells[start : start + n] for name, cells in both.items()}
+        y = (rng.permutation(n) + 0.5).tolist()
+        paths.append(as_text(rng, {**columns, "y": y}, folder / part))
     with pytest.MonkeyPatch.context() as patch:
         outcomes = [_frame(paths[1], decimal)]
         patch.setattr(csv_text, "LARGE_BYTES", 0)
