@@ -30,7 +30,9 @@ def predict(
     ],
     output: Annotated[
         str,
-        typer.Option("--output", "-o", help=".csv, .tsv or .parquet file; - for standard output"),
+        typer.Option(
+            "--output", "--out", "-o", help=".csv, .tsv or .parquet file; - for standard output"
+        ),
     ] = "predictions.csv",
     embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
     overwrite: Annotated[bool, "replace existing files"] = False,

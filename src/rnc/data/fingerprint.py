@@ -51,12 +51,13 @@ def digest_of(table: "Table") -> str:
 def fingerprint_of(table: "Table") -> dict[str, Any]:
     """The number of rows, and a hash of all inputs, targets, names, splits and subgroups.
 
-    Inputs are hashed as the encoder gets them: prepared columns, signals, decoded pixels.
+    Inputs are hashed as the encoder gets them: prepared columns, signals, decoded pixels. How they
+    were prepared counts, too: other names of categories may give the same numbers.
     """
     subgroups = sorted(table.subgroup)
     return {
         "rows": len(table),
-        "inputs": _hash(table.kind, table.x),
+        "inputs": _hash([table.kind, essential(table.preprocessing, table.kind)], table.x),
         "targets": _hash(list(table.target_names), table.y),
         "names": _hash("", _text(table.names)),
         "split": _hash("", _text(table.split)),
@@ -94,7 +95,7 @@ def _text(values: NDArray[Any]) -> NDArray[np.str_]:
 
 def _hash(label: Any, *arrays: NDArray[Any]) -> str:
     """A hash of a label and of every byte of some arrays, by as many threads as there are cores."""
-    digest = blake2b(json.dumps(label).encode(), digest_size=16)
+    digest = blake2b(json.dumps(label, sort_keys=True, default=str).encode(), digest_size=16)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for values in arrays:
             digest.update(f"{values.dtype.str}{values.shape}".encode())
