@@ -51,7 +51,8 @@ def test_the_gallery_shows_them_and_what_is_unusual(fitted):
 
 def test_of_many_features_the_most_unusual_come_first(tmp_path):
     names = [f"x{i}" for i in range(20)]
-    columns = [{"name": name, "type": "number", "mean": 0, "scale": 1} for name in names]
+    number = {"type": "number", "mean": 0, "scale": 1, "median": 0, "gaps": False}
+    columns = [{"name": name, **number} for name in names]
     model = {"kind": "table", "target_names": ["age"], "preprocessing": {"columns": columns}}
     run, _ = make_run(tmp_path / "run", config={"model": model})
     values = [f"{9 * (i == 17)}.{i}" for i in range(20)]

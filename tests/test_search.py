@@ -364,7 +364,7 @@ def test_a_storage_that_does_not_answer_is_named_without_its_password(tmp_path):
         run(tmp_path / "s", {"lr": Choice([0.1])}, storage=url)
     assert "secret" not in str(e.value)
     assert "secret" not in (tmp_path / "s" / "study.json").read_text()
-    with pytest.raises(RuntimeError, match=r"'secret' cannot be used .* URL such as postgresql"):
+    with pytest.raises(RuntimeError, match=r"@secret cannot be used .* URL such as postgresql"):
         run(tmp_path / "t", {"lr": Choice([0.1])}, storage="me:secret@secret")
 
 

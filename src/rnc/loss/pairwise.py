@@ -304,8 +304,11 @@ class _NegativeL2(torch.autograd.Function):
 
 
 def _can_wait(rows: Tensor) -> bool:
-    """Whether to look at numbers on the way: a GPU would wait, torch.compile does not trace it."""
-    return rows.is_cpu and not torch.compiler.is_compiling()
+    """Whether to look at numbers on the way: a GPU would wait, torch.compile does not trace it.
+
+    A subclass of Tensor, as compilers use them, may have none.
+    """
+    return rows.is_cpu and type(rows) is Tensor and not torch.compiler.is_compiling()
 
 
 def _least_squares(norms: Tensor) -> Tensor:
