@@ -70,12 +70,12 @@ def test_an_old_run_without_baselines_shows_its_error(tmp_path):
 
 
 @pytest.mark.parametrize("n", ["many", 3.5, None])
-def test_scores_that_cannot_be_told_are_refused_with_their_place(tmp_path, n):
+def test_scores_that_cannot_be_told_do_not_break_the_page(tmp_path, n):
     run = with_error(tmp_path / "run", 3.0)
     scores = json.loads((run / "scores.json").read_text())
     (run / "scores.json").write_text(json.dumps(scores | {"n": {"test": n}}))
-    with pytest.raises(ValueError, match=r"scores\.json cannot be used: n\.test must be a whole"):
-        write_report([run])
+    text = Page(write_report([run])).text
+    assert "n.test must be a whole number" in text
 
 
 # ------------------------------------------------------------------------------------ several runs
