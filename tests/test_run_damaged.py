@@ -1,6 +1,8 @@
 """Files of a run folder with other types than they should have end in a message that names them."""
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return fitted(folder / "run", houses(folder / "houses.csv"))
 
 
+@contextlib.contextmanager
+def damaged(path: Path, where: str, value: object) -> Iterator[Path]:
+    """The file with another value at a place, until the block ends."""
+    before = path.read_bytes()
+    damage(path, where, value)
+    try:
+        yield path
+    finally:
+        path.write_bytes(before)
+
+
 def said(*words: object) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "400"})
     assert isinstance(result.exception, SystemExit), result.exception
@@ -72,28 +85,18 @@ def said(*words: object) -> str:
 
 @pytest.mark.parametrize("where", CONFIGS)
 def test_a_damaged_config_is_named_with_the_place(where: str, run: RunFolder) -> None:
-    path = run.path / "config.json"
-    before = path.read_bytes()
-    try:
-        damage(path, where, CONFIGS[where])
+    with damaged(run.path / "config.json", where, CONFIGS[where]) as path:
         text = said("resume", run.path)
-        assert f"{path} cannot be used: {where.split('.0')[0]}" in text
-        assert "must be" in text
-    finally:
-        path.write_bytes(before)
+    assert f"{path} cannot be used: {where.split('.0')[0]}" in text
+    assert "must be" in text
 
 
 @pytest.mark.parametrize("where", SCORES)
 def test_damaged_scores_are_named_with_the_place(where: str, run: RunFolder) -> None:
-    path = run.path / "scores.json"
-    before = path.read_bytes()
-    try:
-        damage(path, where, SCORES[where])
+    with damaged(run.path / "scores.json", where, SCORES[where]) as path:
         text = said("evaluate", run.path)
-        assert f"{path} cannot be used: {where}" in text
-        assert f"Write it again with `rnc resume {run.path}`" in text
-    finally:
-        path.write_bytes(before)
+    assert f"{path} cannot be used: {where}" in text
+    assert f"Write it again with `rnc resume {run.path}`" in text
 
 
 @pytest.mark.parametrize(
