@@ -294,3 +294,10 @@ def test_messages_advise_flags_that_exist():
         if file.relative_to(source).parts[0] not in ("cli", "experiments", "report"):
             advised = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", file.read_text()))
             assert advised <= flags, file
+
+
+def test_a_target_called_like_another_column_is_refused() -> None:
+    with pytest.raises(DataError, match="group is both a target and a split, group or subgroup"):
+        table_from_arrays(
+            np.random.rand(40, 2), np.arange(40.0), target_names=["group"], group=np.arange(40) // 4
+        )

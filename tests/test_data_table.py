@@ -395,10 +395,3 @@ def test_fitted_image_model_reads_a_table_of_images(tmp_path):
         DataError, match=r"trained on the columns of a table, not on images\. Leave"
     ):
         read_table(path, target="age", images=tmp_path, preprocessing={"columns": []})
-
-
-def test_a_target_called_like_another_column_is_refused() -> None:
-    with pytest.raises(DataError, match="group is both a target and a split, group or subgroup"):
-        table_from_arrays(
-            np.random.rand(40, 2), np.arange(40.0), target_names=["group"], group=np.arange(40) // 4
-        )

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rnc import RnCRegressor
+from rnc.config import FitConfig
+from rnc.data.table import Table
 from rnc.metrics import mae
 from rnc.run.fit import fit_run
 from rnc.training.recipes import build_regressor, train
@@ -51,14 +53,19 @@ def test_the_last_epoch_stays_where_that_is_asked_for_even_if_it_harms(tmp_path:
     assert scores["validation_error"] == errors[-1]
 
 
+def stop(table: Table, config: FitConfig, folder: Path, done: int) -> None:
+    """Train until so many epochs of fine-tuning are done, and no further."""
+    training = train(build_regressor(table, config, unnormalised()), table, config, folder)
+    while (record := next(training)).stage != "finetune" or record.epoch < done:
+        pass
+    training.close()
+
+
 @pytest.mark.parametrize("done", [0, 2])
 def test_the_last_epoch_stays_after_a_stop(done: int, tmp_path: Path) -> None:
     table, config = columns(), dataclasses.replace(HARMFUL, finetune_keep="last")
     whole, _ = fit(table, config, unnormalised())
-    stopped = train(build_regressor(table, config, unnormalised()), table, config, tmp_path)
-    while (record := next(stopped)).stage != "finetune" or record.epoch < done:
-        pass
-    stopped.close()
+    stop(table, config, tmp_path, done)
     model = build_regressor(table, config, unnormalised())
     list(train(model, table, config, tmp_path))
     assert same(weights(model), weights(whole))
@@ -95,10 +102,7 @@ def test_the_start_is_epoch_0_of_its_records(tmp_path: Path) -> None:
 def test_the_start_survives_a_stop_after_any_epoch(done: int, tmp_path: Path) -> None:
     table = columns()
     whole, records = fit(table, HARMFUL, unnormalised())
-    stopped = train(build_regressor(table, HARMFUL, unnormalised()), table, HARMFUL, tmp_path)
-    while (record := next(stopped)).stage != "finetune" or record.epoch < done:
-        pass
-    stopped.close()
+    stop(table, HARMFUL, tmp_path, done)
     model = build_regressor(table, HARMFUL, unnormalised())
     again = list(train(model, table, HARMFUL, tmp_path))
     assert same(weights(model), weights(whole))
