@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
     ["files", "json_types", "lock", "loss"],
-    ["augment", "encoders", "heads", "methods", "metrics", "weights"],
+    ["augment", "encoders", "heads", "intervals", "methods", "metrics", "weights"],
     ["config"],
     ["data", "model"],
     ["training"],

@@ -1,0 +1,12 @@
+"""How far off a single prediction may be: intervals with a promised coverage.
+
+conformal.py    split conformal intervals: plain, normalised, by bins, joint, from quantiles
+difficulty.py   how hard a sample is, by its nearest training samples in feature space
+"""
+
+from rnc.intervals.conformal import Conformal as Conformal
+from rnc.intervals.conformal import Intervals as Intervals
+from rnc.intervals.conformal import conformal_margin as conformal_margin
+from rnc.intervals.conformal import least_rows as least_rows
+from rnc.intervals.conformal import quantile_margin as quantile_margin
+from rnc.intervals.difficulty import Neighbours as Neighbours
