@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Columns = NDArray[np.float64]
-"""(n, t)."""
+from rnc.metrics import Columns
+
 LEAST_IN_BIN = 20
 """Calibration rows in a bin at least: fewer would make its margin jump."""
 
