@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from rnc.data.errors import DataError
-from rnc.data.splits import SPLITS, check_groups, check_split, make_split
+from rnc.data.splits import (
+    CALIBRATION,
+    SPLITS,
+    check_groups,
+    check_split,
+    make_split,
+    take_calibration,
+)
 
 
 def sizes(split):
@@ -139,3 +146,43 @@ def test_group_in_two_splits_names_groups_and_rows():
     )
     with pytest.raises(DataError, match=message):
         check_groups(split, group, [2, 3, 4, 5, 6], "t.csv", column="person")
+
+
+def test_calibration_rows_come_from_training_by_group_and_stay_balanced():
+    y, people = ages(600), np.arange(600) // 4
+    split = make_split(y, group=people)
+    taken = take_calibration(split, y, range(600), share=0.25, group=people)
+    moved = taken == CALIBRATION
+    assert (split[moved] == "train").all()
+    assert (taken[~moved] == split[~moved]).all()
+    assert moved.sum() == pytest.approx(0.25 * (split == "train").sum(), abs=8)
+    assert not set(people[moved]) & set(people[~moved])
+    np.testing.assert_allclose(y[moved].mean(), y[taken == "train"].mean(), rtol=0.1)
+
+
+def test_without_a_share_a_split_stays_the_very_array():
+    split = make_split(ages(30))
+    assert take_calibration(split, ages(30), range(30), share=0) is split
+
+
+def test_a_column_may_name_calibration_rows():
+    words = ["train", "dev", "test", "Cal", "calibration"]
+    assert check_split(words, range(5), "t.csv")[3:].tolist() == [CALIBRATION] * 2
+    split = np.array(["train", "test", CALIBRATION])
+    with pytest.raises(DataError, match=r"ann \(row 3 test, row 4 calibration\)"):
+        check_groups(split, np.array(["bob", "ann", "ann"]), [2, 3, 4], "t.csv")
+
+
+@pytest.mark.parametrize(
+    ("split", "group", "share", "message"),
+    [
+        (["train"] * 9, None, 1.0, "from 0 to below 1, as 0.2; got 1.0"),
+        (["train"] * 9, None, 0.9, r"leaves nothing to train on: there are 9 training rows\. Give"),
+        (["train"] * 9, ["a"] * 9, 0.2, "there are 9 training rows in 1 groups"),
+        (["train"] * 8 + ["calibration"], None, 0.2, "has 1 calibration rows already"),
+    ],
+)
+def test_calibration_shares_that_cannot_be_are_refused(split, group, share, message):
+    group = None if group is None else np.array(group)
+    with pytest.raises(DataError, match=message):
+        take_calibration(np.array(split), ages(9), range(9), share=share, group=group)

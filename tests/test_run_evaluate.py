@@ -386,7 +386,7 @@ def test_what_does_not_fit_together_is_refused():
     empty = table_of(60, split=np.where(table.split == "val", "test", table.split))
     with pytest.raises(DataError, match=r"no val rows .* has 40 train, 0 val, 20 test.* another"):
         evaluate(model, empty, split="val")
-    with pytest.raises(DataError, match="split must be one of train, val, test; got 'tset'"):
+    with pytest.raises(DataError, match="one of train, val, test, calibration; got 'tset'"):
         evaluate(model, table, split="tset")
     with pytest.raises(DataError, match=r"predicts age; .* are age, height\. .* target="):
         evaluate(model, table_of(60, t=2))

@@ -143,11 +143,12 @@ def _source(source: Any, root: Path | str | None, fields: dict[str, Any]) -> Dat
         raise DataError(f"{name} is a dataset: say with root= where your copy is.")
     options = dict(fields.pop("dataset_options", {}))
     options |= {"skip_bad": True} if fields.pop("skip_bad", False) else {}
+    share = fields.pop("calibration_share", 0.0)
     if fields:
         raise DataError(
             f"{', '.join(fields)}: for files; {name} has its own columns. Leave it out."
         )
-    return DataSource(str(root), dataset=name, dataset_options=options)
+    return DataSource(str(root), dataset=name, dataset_options=options, calibration_share=share)
 
 
 def _read(

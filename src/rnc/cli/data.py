@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rnc.data.datasets.dataset import Dataset
     from rnc.data.source import DataSource
 
-_FOR_DATASETS = ("source", "root", "dataset_option", "skip_bad")
+_FOR_DATASETS = ("source", "root", "dataset_option", "skip_bad", "calibration_share")
 _BY_FLAG = {"image_size": "--image-size", "skip_bad": "--skip-bad"}
 
 
@@ -42,6 +42,7 @@ class DataFlags:
         typer.Option(metavar="TRAIN VAL TEST", help="seeded split's shares; default: 0.7 0.1 0.2"),
     ] = None
     split_seed: Annotated[int, "seed of a seeded split"] = 0
+    calibration_share: Annotated[float, "of the training rows: for intervals only"] = 0.0
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
     decimal: Annotated[
         str | None,
@@ -84,7 +85,12 @@ def source_of(flags: DataFlags) -> "DataSource":
 
     if (dataset := _dataset(flags)) is not None:
         options = _dataset_options(flags, dataset)
-        return DataSource(str(flags.root), dataset=dataset.name, dataset_options=options)
+        return DataSource(
+            str(flags.root),
+            dataset=dataset.name,
+            dataset_options=options,
+            calibration_share=flags.calibration_share,
+        )
     return DataSource(
         flags.source,
         target=tuple(flags.target or ()),
@@ -96,6 +102,7 @@ def source_of(flags: DataFlags) -> "DataSource":
         group_column=flags.group_column,
         fractions=flags.fractions,
         split_seed=flags.split_seed,
+        calibration_share=flags.calibration_share,
         subgroup_columns=tuple(flags.subgroup_column or ()),
         decimal=flags.decimal,
         drop_missing=flags.drop_missing,
@@ -169,9 +176,11 @@ def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any
 
 def describe(table: "Table") -> None:
     """Say what was read, what becomes of each column of a table, and what a user should know."""
+    from rnc.data.splits import ALL_SPLITS, SPLITS
     from rnc.data.summary import column_lines, leaks
 
-    counts = ", ".join(f"{len(table.rows(split))} {split}" for split in ("train", "val", "test"))
+    numbers = {split: len(table.rows(split)) for split in ALL_SPLITS}
+    counts = ", ".join(f"{n} {split}" for split, n in numbers.items() if n or split in SPLITS)
     shape = "x".join(map(str, table.x.shape[1:]))
     if fit := table.preprocessing.get("fit"):
         shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"

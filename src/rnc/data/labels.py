@@ -13,7 +13,15 @@ from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text, nested
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.sources import column
-from rnc.data.splits import FRACTIONS, SPLITS, check_groups, check_split, make_split, split_word
+from rnc.data.splits import (
+    FRACTIONS,
+    SPLITS,
+    check_groups,
+    check_split,
+    make_split,
+    split_word,
+    take_calibration,
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,7 @@ def read_labels(
     drop_missing: bool = False,
     fractions: Sequence[float] | None = None,
     split_seed: int = 0,
+    calibration_share: float = 0.0,
     fitted: bool = False,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
     """The labels of the rows that have targets, split and checked, and which rows those are.
@@ -174,6 +183,12 @@ def read_labels(
         except DataError as error:
             raise DataError(f"{place}: {error}") from error
     if not fitted:
+        try:
+            split = take_calibration(
+                split, y, ids, share=calibration_share, group=group, seed=split_seed
+            )
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from error
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name], place) for name in roles.subgroup}
     left_out = (*skipped, *dropped)

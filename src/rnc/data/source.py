@@ -12,9 +12,10 @@ from typing import Any
 from rnc.data.cache_entries import default_cache
 from rnc.data.datasets.registry import find_dataset, read_dataset
 from rnc.data.sources import is_data_file
+from rnc.data.splits import take_calibration
 from rnc.data.table import Table, read_table
 
-_OF_COPIES = ("source", "dataset", "dataset_options", "target")
+_OF_COPIES = ("source", "dataset", "dataset_options", "target", "calibration_share")
 _NOT_FOR_TABLES = ("source", "dataset", "dataset_options")
 
 
@@ -38,6 +39,7 @@ class DataSource:
     subgroup_columns: tuple[str, ...] = ()
     fractions: tuple[float, ...] | None = None
     split_seed: int = 0
+    calibration_share: float = 0.0
     decimal: str | None = None
     drop_missing: bool = False
     skip_bad: bool = False
@@ -60,8 +62,10 @@ class DataSource:
     def to_json(self) -> dict[str, Any]:
         """The fields that matter for this source, as config.json keeps them."""
         fields = dataclasses.asdict(self)
+        if not self.calibration_share:
+            del fields["calibration_share"]
         if self.is_copy:
-            return {name: fields[name] for name in _OF_COPIES}
+            return {name: fields[name] for name in _OF_COPIES if name in fields}
         return {k: v for k, v in fields.items() if not k.startswith("dataset")}
 
     @property
@@ -91,11 +95,19 @@ class DataSource:
         if self.dataset is not None and self.is_copy:
             options = find_dataset(self.dataset).options
             decoding = {name: value for name, value in decoding.items() if name in options}
-            return read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
+            table = read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
+            return self._calibrated(table)
         fields = {k: v for k, v in vars(self).items() if k not in _NOT_FOR_TABLES}
         return read_table(
             self.source, **fields, **decoding, preprocessing=preprocessing, same_rows=same_rows
         )
+
+    def _calibrated(self, table: Table) -> Table:
+        """A dataset with calibration rows, as `read_table` takes them from files."""
+        split = take_calibration(
+            table.split, table.y, table.names, share=self.calibration_share, group=table.group
+        )
+        return dataclasses.replace(table, split=split)
 
     def decided(self, table: Table) -> "DataSource":
         """The source as config.json keeps it, with what reading this table of it decided."""

@@ -1,5 +1,8 @@
 """Splits into train, val and test: drawn with a seed, or given and checked.
 
+A fourth split, calibration, holds rows that nothing learns from or chooses by: intervals of
+predictions are made from their errors.
+
 A seeded split is stratified on the target: rows are sorted by the target, cut into bins of equal
 size, and every bin is shared out by the same fractions. Several targets are sorted by the sum of
 their ranks; a target that falls while the first one rises is reversed. The draw hashes the seed and
@@ -18,6 +21,9 @@ from numpy.typing import NDArray
 from rnc.data.errors import DataError
 
 SPLITS = ("train", "val", "test")
+"""Those that a run needs."""
+CALIBRATION = "calibration"
+ALL_SPLITS = (*SPLITS, CALIBRATION)
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the three in a seeded split, unless others are asked for."""
@@ -26,6 +32,7 @@ _SYNONYMS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev", "development"),
     "test": ("test", "testing"),
+    CALIBRATION: (CALIBRATION, "cal"),
 }
 _WORDS = {word: name for name, words in _SYNONYMS.items() for word in words}
 
@@ -72,6 +79,64 @@ def make_split(
     if group is None:
         return _by_row(order, draws, shares)
     return _by_group(order, parts, _draws(groups, seed), shares)
+
+
+def take_calibration(
+    split: NDArray[np.str_],
+    y: NDArray[np.float64],
+    names: Sequence[Any] | NDArray[Any],
+    *,
+    share: float,
+    group: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> NDArray[np.str_]:
+    """The split with a share of its training rows in "calibration", drawn as `make_split` draws.
+
+    Args:
+        split: of every row, (n,).
+        y: targets (n, t).
+        names: what identifies each row.
+        share: of the training rows; 0 leaves the split as it is.
+        group: rows that share a value stay together.
+        seed: of the draw.
+
+    >>> split, y = np.repeat(["train", "val"], [50, 10]), np.arange(60.0)[:, None]
+    >>> split = take_calibration(split, y, range(60), share=0.2)
+    >>> [int((split == name).sum()) for name in ("train", "val", "calibration")]
+    [40, 10, 10]
+    """
+    if not 0 <= share < 1:
+        raise DataError(
+            "calibration_share must be a share of the training rows, from 0 to below 1, as 0.2; "
+            f"got {share!r}."
+        )
+    if share == 0:
+        return split
+    if (split == CALIBRATION).any():
+        raise DataError(
+            f"calibration_share={share:g} takes rows from training, and the split column has "
+            f"{(split == CALIBRATION).sum()} calibration rows already. Use one of the two."
+        )
+    rows = np.flatnonzero(split == "train")
+    parts = None if group is None else [f"calibration {value}" for value in group[rows]]
+    units = len(rows) if parts is None else len(set(parts))
+    if units < 2 or len(rows) * (1 - share) < 2:
+        what = "rows" if parts is None else "groups"
+        raise DataError(
+            f"calibration_share={share:g} leaves nothing to train on: there are {len(rows)} "
+            f"training rows{'' if parts is None else f' in {units} {what}'}. Give a smaller share, "
+            "or more data."
+        )
+    drawn = make_split(
+        y[rows],
+        [f"calibration {names[row]}" for row in rows],
+        group=None if parts is None else np.array(parts),
+        fractions=(1 - share, share, 0),
+        seed=seed,
+    )
+    taken = split.astype(f"<U{len(CALIBRATION)}")
+    taken[rows[drawn == "val"]] = CALIBRATION
+    return taken
 
 
 def _by_row(
@@ -168,8 +233,9 @@ def check_split(
 ) -> NDArray[np.str_]:
     """A given split as train, val and test; every row must have one, and no needed one be empty.
 
-    The values are train, val, test or a synonym (training; valid, validation, dev; testing). For
-    messages, `rows` are the numbers of the rows, `place` the file and `column` the column.
+    The values are train, val, test, calibration or a synonym (training; valid, validation, dev;
+    testing; cal). For messages, `rows` are the numbers of the rows, `place` the file and `column`
+    the column.
 
     >>> check_split(["Train", "dev", "test"], [2, 3, 4], "t.csv").tolist()
     ['train', 'val', 'test']
@@ -185,12 +251,12 @@ def check_split(
 
 
 def split_word(value: Any) -> str | None:
-    """train, val or test for a word that means one of them, else None."""
+    """train, val, test or calibration for a word that means one of them, else None."""
     return _WORDS.get(str(value).strip().lower())
 
 
 def holds_splits(values: pd.Series) -> bool:
-    """Whether a column says train, val or test in every row."""
+    """Whether a column says train, val, test or calibration in every row."""
     return all(split_word(value) for value in values.unique())
 
 
@@ -217,7 +283,7 @@ def check_groups(
 ) -> None:
     """Raise if rows of one group are in several splits, with the first such groups and rows."""
     frame = pd.DataFrame({"group": np.asarray(group).astype(str), "row": list(rows)})
-    frame["split"] = pd.Categorical(split, SPLITS)
+    frame["split"] = pd.Categorical(split, ALL_SPLITS)
     first = frame.drop_duplicates(["group", "split"]).sort_values(["group", "split"])
     first["where"] = [f"row {one.row} {one.split}" for one in first.itertuples()]
     crossing = first[first.duplicated("group", keep=False)].groupby("group")["where"].agg(", ".join)

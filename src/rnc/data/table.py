@@ -32,7 +32,7 @@ from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.numerals import check_disguised, read_decimals
-from rnc.data.splits import SPLITS, check_filled
+from rnc.data.splits import ALL_SPLITS, check_filled
 from rnc.data.unseen import unseen_categories
 
 Kind = Literal["image", "signal", "table"]
@@ -50,7 +50,7 @@ class Table:
     target_names: tuple[str, ...]
     kind: Kind
     split: NDArray[np.str_]
-    """"train", "val" or "test" for every row."""
+    """"train", "val", "test" or "calibration" for every row."""
     names: NDArray[np.str_]
     """What identifies each row: its file name or number."""
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -87,8 +87,8 @@ class Table:
 
     def rows(self, split: str) -> NDArray[np.int64]:
         """Positions of the rows of one split."""
-        if split not in SPLITS:
-            raise DataError(f"split must be one of {', '.join(SPLITS)}; got {split!r}.")
+        if split not in ALL_SPLITS:
+            raise DataError(f"split must be one of {', '.join(ALL_SPLITS)}; got {split!r}.")
         return np.flatnonzero(self.split == split)
 
     @cached_property
@@ -115,6 +115,7 @@ def read_table(
     subgroup_columns: Sequence[str] = (),
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
+    calibration_share: float = 0.0,
     decimal: str | None = None,
     drop_missing: bool = False,
     skip_bad: bool = False,
@@ -152,6 +153,7 @@ def read_table(
             `feature_columns` leaves them out.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
+        calibration_share: share of the training rows that intervals are calibrated on instead.
         decimal: the decimal sign of numbers that are texts, "," or "."; by default by their look.
         drop_missing: leave out rows without a target, instead of raising.
         skip_bad: leave out images that cannot be used, instead of raising.
@@ -198,6 +200,7 @@ def read_table(
         drop_missing=drop_missing,
         fractions=fractions,
         split_seed=split_seed,
+        calibration_share=calibration_share,
         fitted=fitted,
     )
     x = x if usable.all() else x[usable]
@@ -224,6 +227,7 @@ def table_from_arrays(
     subgroup: Mapping[str, NDArray[Any]] | None = None,
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
+    calibration_share: float = 0.0,
     drop_missing: bool = False,
 ) -> Table:
     """Make a table of arrays; the arguments are as for `read_table`, and given as values.
@@ -235,11 +239,12 @@ def table_from_arrays(
         target_names: names of the t targets; y, or y0, y1, ..., by default.
         feature_names: names of the p columns; x0, x1, ... by default.
         names: what identifies each row; its number by default.
-        split: train, val or test for each row; by default a seeded split is made.
+        split: train, val, test or calibration for each row; by default a seeded split is made.
         group: rows that share a value stay in one split.
         subgroup: further columns, for scores per value.
         split_seed: seed of the split.
         fractions: as for `read_table`; a share may be 0.
+        calibration_share: as for `read_table`.
         drop_missing: leave out rows without a target, instead of raising.
 
     >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))
@@ -269,7 +274,13 @@ def table_from_arrays(
     if names is not None:
         frame.index = pd.Index(_frame({"names": names}, len(x), place)["names"].astype(str))
     labels, usable = read_labels(
-        frame, roles, place, drop_missing=drop_missing, fractions=fractions, split_seed=split_seed
+        frame,
+        roles,
+        place,
+        drop_missing=drop_missing,
+        fractions=fractions,
+        split_seed=split_seed,
+        calibration_share=calibration_share,
     )
     return _prepared(x if usable.all() else x[usable], labels, None, place)
 
