@@ -129,7 +129,7 @@ def take_calibration(
         )
     drawn = make_split(
         y[rows],
-        [f"calibration {names[row]}" for row in rows],
+        [f"calibration {name}" for name in np.asarray(names)[rows]],
         group=None if parts is None else np.array(parts),
         fractions=(1 - share, share, 0),
         seed=seed,
