@@ -41,7 +41,7 @@ def least_rows(confidence: float) -> int:
     """
     _check_confidence(confidence)
     rows = max(1, math.floor(confidence / (1 - confidence)) - 1)
-    while _rank(rows, confidence) > rows:
+    while promised_rank(rows, confidence) > rows:
         rows += 1
     return rows
 
@@ -53,7 +53,7 @@ def conformal_margin(scores: NDArray[np.float64], confidence: float) -> float:
     8.0
     """
     _check_confidence(confidence)
-    rank = _rank(len(scores), confidence)
+    rank = promised_rank(len(scores), confidence)
     return float(np.partition(scores, rank - 1)[rank - 1]) if rank <= len(scores) else math.inf
 
 
@@ -189,7 +189,7 @@ def _arcs(predictions: Columns, widths: Columns, period: float) -> Intervals:
     return Intervals(lower, np.where(is_all, period, (predictions + widths) % period))
 
 
-def _rank(rows: int, confidence: float) -> int:
+def promised_rank(rows: int, confidence: float) -> int:
     """Which of the ordered scores is the margin, counted from 1."""
     wanted = (rows + 1) * confidence
     nearest = round(wanted)
