@@ -8,10 +8,8 @@ save, load         config.json and model.safetensors
 
 import copy
 import dataclasses
-import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,51 +18,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rnc.augment import TEST_VIEWS, check_test_views, eval_view
+from rnc.augment import TEST_VIEWS, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
-from rnc.data.config_file import check_config_file
 from rnc.data.errors import DataError, DataWarning, not_finite
-from rnc.data.formats import suffix_of
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
 from rnc.data.source import stored_side
-from rnc.data.sources import TABLES
 from rnc.encoders import build_encoder
-from rnc.files import contents, read_tensors, write_json, write_tensors
+from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
-from rnc.json_types import check_json, damaged
+from rnc.json_types import damaged
+from rnc.model_config import CONFIG_ADVICE, model_config_of
+from rnc.model_config import CONFIG_FILE as CONFIG_FILE
+from rnc.model_config import CONVERTED_FROM as CONVERTED_FROM
+from rnc.model_config import FORMAT as FORMAT
+from rnc.model_config import ModelConfig as ModelConfig
+from rnc.model_config import read_config as read_config
 
-CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
-FORMAT = 2
-"""Version of the run folder, in config.json; in version 1, options of a head had other places."""
-READABLE_FORMATS = (1, FORMAT)
-CONVERTED_FROM = "converted_from"
-"""Entry of config.json: the files of other code that a model was made of."""
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """Everything that rebuilds a Regressor except its weights, as JSON types."""
-
-    kind: str
-    """image, signal or table."""
-    encoder: str
-    """Name of the encoder; "own" if the caller brought the module."""
-    input_shape: tuple[int, ...]
-    """Shape of one view, as the encoder sees it."""
-    augment: dict[str, Any]
-    head: dict[str, Any]
-    target_names: tuple[str, ...]
-    preprocessing: dict[str, Any] = field(default_factory=dict)
-    """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
-    test_views: str = "plain"
-    """What features are averaged over, of `rnc.augment.TEST_VIEWS`."""
-
-    def __post_init__(self) -> None:
-        check_test_views(self.test_views, self.kind)
-        object.__setattr__(self, "input_shape", tuple(self.input_shape))
-        object.__setattr__(self, "target_names", tuple(self.target_names))
 
 
 class Regressor(nn.Module):
@@ -286,8 +257,8 @@ class Regressor(nn.Module):
                 f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use "
                 "that run."
             )
-        with damaged(folder / CONFIG_FILE, _ADVICE):
-            model = cls(_model_config(content), encoder)
+        with damaged(folder / CONFIG_FILE, CONFIG_ADVICE):
+            model = cls(model_config_of(content), encoder)
         if not weights.exists() and CONVERTED_FROM in content:
             raise FileNotFoundError(
                 f"{folder} holds an encoder without a head. Train one on it: `rnc fit DATA "
@@ -347,46 +318,6 @@ def fill(model: Regressor, weights: Mapping[str, Tensor]) -> None:
 def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of a Regressor without those of its head, for another head on its encoder."""
     return {name: value for name, value in weights.items() if not name.startswith("head.")}
-
-
-def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
-    """The config.json of a run folder of this version or an older one, its types checked.
-
-    With `complete`, all that a model needs must be there.
-    """
-    path = folder / CONFIG_FILE
-    if not path.exists():
-        content = [p.name for p in contents(folder)] if folder.is_dir() else "no such folder"
-        raise FileNotFoundError(
-            f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
-        )
-    with damaged(path, _ADVICE):
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        check_json(config, dict[str, Any], "")
-    if config.get("format") not in READABLE_FORMATS:
-        raise ValueError(
-            f"{path} has format {config.get('format')!r}, this version reads 1 to {FORMAT}. Use "
-            "the version of rank-n-contrast that made the run, or train again."
-        )
-    with damaged(path, _ADVICE):
-        check_config_file(config, ModelConfig, complete=complete)
-    return config
-
-
-_ADVICE = "Restore it as it was, or fit again with another --out."
-
-
-def _model_config(content: Mapping[str, Any]) -> ModelConfig:
-    """The model of a config.json; one of an older version does not say how images were read."""
-    config = ModelConfig(**content["model"])
-    source = content.get("data", {}).get("source")
-    is_marked = config.kind != "image" or not config.preprocessing.keys().isdisjoint(
-        ("fit", "shape")
-    )
-    if is_marked or source is None or suffix_of(Path(source)) not in TABLES:
-        return config
-    files = {"channels": 3, "fit": "crop", "side": stored_side(config.augment["size"])}
-    return dataclasses.replace(config, preprocessing=files | config.preprocessing)
 
 
 def input_shape_of(x: NDArray[Any], augment: Augment) -> tuple[int, ...]:

@@ -1,0 +1,85 @@
+"""config.json of a run folder: everything that rebuilds a model except its weights."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rnc.augment import check_test_views
+from rnc.data.config_file import check_config_file
+from rnc.data.formats import suffix_of
+from rnc.data.source import stored_side
+from rnc.data.sources import TABLES
+from rnc.files import contents
+from rnc.json_types import check_json, damaged
+
+CONFIG_FILE = "config.json"
+FORMAT = 2
+"""Version of the run folder, in config.json; in version 1, options of a head had other places."""
+READABLE_FORMATS = (1, FORMAT)
+CONFIG_ADVICE = "Restore it as it was, or fit again with another --out."
+CONVERTED_FROM = "converted_from"
+"""Entry of config.json: the files of other code that a model was made of."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything that rebuilds a Regressor except its weights, as JSON types."""
+
+    kind: str
+    """image, signal or table."""
+    encoder: str
+    """Name of the encoder; "own" if the caller brought the module."""
+    input_shape: tuple[int, ...]
+    """Shape of one view, as the encoder sees it."""
+    augment: dict[str, Any]
+    head: dict[str, Any]
+    target_names: tuple[str, ...]
+    preprocessing: dict[str, Any] = field(default_factory=dict)
+    """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
+    test_views: str = "plain"
+    """What features are averaged over, of `rnc.augment.TEST_VIEWS`."""
+
+    def __post_init__(self) -> None:
+        check_test_views(self.test_views, self.kind)
+        object.__setattr__(self, "input_shape", tuple(self.input_shape))
+        object.__setattr__(self, "target_names", tuple(self.target_names))
+
+
+def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
+    """The config.json of a run folder of this version or an older one, its types checked.
+
+    With `complete`, all that a model needs must be there.
+    """
+    path = folder / CONFIG_FILE
+    if not path.exists():
+        content = [p.name for p in contents(folder)] if folder.is_dir() else "no such folder"
+        raise FileNotFoundError(
+            f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."
+        )
+    with damaged(path, CONFIG_ADVICE):
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        check_json(config, dict[str, Any], "")
+    if config.get("format") not in READABLE_FORMATS:
+        raise ValueError(
+            f"{path} has format {config.get('format')!r}, this version reads 1 to {FORMAT}. Use "
+            "the version of rank-n-contrast that made the run, or train again."
+        )
+    with damaged(path, CONFIG_ADVICE):
+        check_config_file(config, ModelConfig, complete=complete)
+    return config
+
+
+def model_config_of(content: Mapping[str, Any]) -> ModelConfig:
+    """The model of a config.json; one of an older version does not say how images were read."""
+    config = ModelConfig(**content["model"])
+    source = content.get("data", {}).get("source")
+    is_marked = config.kind != "image" or not config.preprocessing.keys().isdisjoint(
+        ("fit", "shape")
+    )
+    if is_marked or source is None or suffix_of(Path(source)) not in TABLES:
+        return config
+    files = {"channels": 3, "fit": "crop", "side": stored_side(config.augment["size"])}
+    return dataclasses.replace(config, preprocessing=files | config.preprocessing)
