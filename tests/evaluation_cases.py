@@ -13,7 +13,8 @@ from rnc.data import Table
 from rnc.data.source import DataSource
 from rnc.run.evaluate import evaluate_run
 from rnc.run.fit import fit_run
-from rnc.run.folder import RunFolder, write_evaluation
+from rnc.run.folder import RunFolder
+from rnc.run.write import write_evaluation
 from rnc.training.recipes import build_regressor
 
 FAST = FitConfig(

@@ -13,6 +13,7 @@ from rnc.files import read_tensors, write_tensors
 from rnc.run.fit import fit_run
 from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 from rnc.run.other import evaluate_other
+from rnc.run.reference import read_reference
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,7 @@ def test_a_run_gives_back_what_it_was_fitted_on_and_what_it_found(run):
     test, train = table.rows("test"), table.rows("train")
     np.testing.assert_array_equal(run.table.x, table.x)
     np.testing.assert_array_equal(run.train_targets, table.y[train])
+    assert read_reference(run.path).names.tolist() == table.names[train].tolist()
     np.testing.assert_array_equal(run.truth, table.y[test])
     guesses = run.model.predict_prepared(table.x[test])
     np.testing.assert_allclose(run.errors, np.abs(guesses - table.y[test]), rtol=1e-5)

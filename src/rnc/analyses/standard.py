@@ -8,7 +8,8 @@ from rnc.analyses.breakdown import score_intervals, subgroups, targets
 from rnc.analyses.maps import pca, similarity
 from rnc.files import write_json
 from rnc.run.evaluate import Evaluation
-from rnc.run.folder import SCORES_FILE, DoesNotApply, RunFolder, write_samples
+from rnc.run.folder import SCORES_FILE, DoesNotApply, RunFolder
+from rnc.run.write import write_samples
 
 STANDARD: dict[str, Analysis] = {
     "intervals": score_intervals,

@@ -3,6 +3,8 @@
 conformal.py    split conformal intervals: plain, normalised, by bins, joint, from quantiles
 difficulty.py   how hard a sample is, by its nearest training samples in feature space
 promise.py      what coverage chance allows where the promise holds
+nearest.py      the search for these
+reference.py    the file of training samples that a run keeps to compare with
 """
 
 from rnc.intervals.conformal import Conformal as Conformal
@@ -12,3 +14,4 @@ from rnc.intervals.conformal import least_rows as least_rows
 from rnc.intervals.conformal import quantile_margin as quantile_margin
 from rnc.intervals.difficulty import Neighbours as Neighbours
 from rnc.intervals.promise import promised_coverage as promised_coverage
+from rnc.intervals.reference import Reference as Reference

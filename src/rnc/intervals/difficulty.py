@@ -5,15 +5,41 @@ sample's neighbours are far away or disagree, its prediction is less sure.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rnc.intervals.nearest import NearestSearch
 from rnc.metrics import Values
 
-_PAIRS = 2**24  # distances in memory at a time
+PROBES = 2000
+"""Training samples whose own neighbours are searched, to know what distances are usual."""
+
+OUT_OF_RANGE_SHARE = 0.01
+"""Share of the training samples that may be further from all others than the limit."""
+
+
+class OwnNeighbours(NamedTuple):
+    """The nearest other training samples of some training samples."""
+
+    distances: Tensor
+    """(s, k), near ones first."""
+    rows: Tensor
+    """(s, k), which training samples these are."""
+
+
+def own_neighbours(features: Tensor, k: int) -> OwnNeighbours:
+    """Neighbours among themselves of features (m, d): of all, or of 2,000 spread evenly."""
+    return _own(NearestSearch(features), k)
+
+
+def _own(search: NearestSearch, k: int) -> OwnNeighbours:
+    probes = torch.linspace(0, len(search) - 1, min(len(search), PROBES), dtype=torch.float64)
+    rows = probes.round().long()
+    return OwnNeighbours(*search(search.features[rows], k, itself=rows))
 
 
 class Neighbours:
@@ -24,10 +50,21 @@ class Neighbours:
         targets: (m, t).
         k: how many neighbours count, up to m - 1.
         beta: added to difficulties over their mean, so that none is near 0.
+        own: what `own_neighbours` returned for these features and this k or a larger one; None
+            computes it.
     """
 
-    def __init__(self, features: Values, targets: Values, k: int = 25, beta: float = 0.1) -> None:
-        self.features = torch.as_tensor(features).double()
+    def __init__(
+        self,
+        features: Values,
+        targets: Values,
+        k: int = 25,
+        beta: float = 0.1,
+        *,
+        own: OwnNeighbours | None = None,
+    ) -> None:
+        known = torch.as_tensor(features)
+        self.features = known if known.is_floating_point() else known.double()
         self.targets = torch.as_tensor(targets).double()
         if len(self.features) != len(self.targets) or len(self.features) < 2:
             raise ValueError(
@@ -39,14 +76,20 @@ class Neighbours:
         self.k, self.beta = min(k, len(self.features) - 1), beta
         deviation = self.targets.std(dim=0, correction=0)
         self.scale = torch.where(deviation > 0, deviation, 1.0)
-        own, rows = self._search(self.features, skip_itself=True)
-        self.reach = own.mean(dim=1)
-        """Mean distance of each training sample to its neighbours, (m,)."""
-        self.spreads = self._spread(rows)
+        self._search = NearestSearch(self.features)
+        if own is None or own.rows.shape[1] < self.k:
+            own = _own(self._search, self.k)
+        self._own_nearest = own.distances[:, 0].double().numpy()
+        self.reach = own.distances[:, : self.k].double().mean(dim=1)
+        """Mean distance of training samples to their neighbours, (m,); of 2,000 if m is more."""
+        self.spreads = self._spread(own.rows[:, : self.k].long())
 
     def nearest(self, features: Values) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Distances to the k nearest training samples, near ones first, and which they are."""
-        distances, rows = self._search(torch.as_tensor(features).double())
+        """Distances to the k nearest training samples, near ones first, and which they are.
+
+        Both (n, k). Features that are not finite have none: NaN and -1.
+        """
+        distances, rows = self._search(_tensor(features), self.k)
         return distances.numpy(), rows.numpy()
 
     def difficulty(self, features: Values) -> NDArray[np.float64]:
@@ -54,16 +97,38 @@ class Neighbours:
 
         Each over its mean for training samples, plus beta; the geometric mean of both.
         """
-        distances, rows = self._search(torch.as_tensor(features).double())
+        distances, rows = self._search(_tensor(features), self.k)
         far = _over_mean(distances.mean(dim=1), self.reach) + self.beta
         spread = _over_mean(self._spread(rows), self.spreads) + self.beta
         return (far * spread).sqrt().numpy()
 
-    def is_out_of_range(self, features: Values, share: float = 0.01) -> NDArray[np.bool_]:
-        """Whether samples are further from their neighbours than all but a share of training."""
-        distances, _ = self._search(torch.as_tensor(features).double())
-        limit = np.quantile(self.reach.numpy(), 1 - share)
-        return np.asarray(distances.mean(dim=1) > limit)
+    def limit(self, share: float = OUT_OF_RANGE_SHARE) -> float:
+        """The least distance between training samples that at most a share of them exceed.
+
+        The distance of a training sample is that to the nearest other one.
+
+        >>> known = Neighbours(np.array([[0.0], [1.0], [2.0], [6.0]]), np.zeros((4, 1)))
+        >>> known.limit(), known.limit(share=0.25)
+        (4.0, 1.0)
+        """
+        ordered = np.sort(self._own_nearest)
+        return float(ordered[math.ceil((1 - share) * len(ordered) - 1e-9) - 1])
+
+    def is_out_of_range(
+        self, features: Values, share: float = OUT_OF_RANGE_SHARE
+    ) -> NDArray[np.bool_]:
+        """Whether samples are further from all training samples than these are from each other.
+
+        That is, further from the nearest one than `limit(share)`. Features that are not finite are.
+        """
+        distances, _ = self._search(_tensor(features), 1)
+        return self.exceeds_limit(distances[:, 0].numpy(), share)
+
+    def exceeds_limit(
+        self, nearest: NDArray[np.float64], share: float = OUT_OF_RANGE_SHARE
+    ) -> NDArray[np.bool_]:
+        """The same for distances (n,) to the nearest training sample."""
+        return np.asarray(~(nearest <= self.limit(share)))
 
     def _spread(self, rows: Tensor) -> Tensor:
         """Standard deviation of the targets of neighbours, over that of all: (n, k) -> (n,)."""
@@ -71,23 +136,10 @@ class Neighbours:
             return self.targets.new_zeros(0)
         return (self.targets[rows].std(dim=1, correction=0) / self.scale).mean(dim=1)
 
-    def _search(self, features: Tensor, *, skip_itself: bool = False) -> tuple[Tensor, Tensor]:
-        if features.dim() != 2 or features.shape[1] != self.features.shape[1]:
-            raise ValueError(
-                f"features must be (n, {self.features.shape[1]}), as those of training; got "
-                f"{tuple(features.shape)}."
-            )
-        count = max(1, _PAIRS // len(self.features))
-        found = []
-        for start in range(0, len(features), count):
-            gaps = torch.cdist(features[start : start + count], self.features)
-            if skip_itself:
-                rows = torch.arange(len(gaps))
-                gaps[rows, start + rows] = math.inf
-            found.append(gaps.topk(self.k, dim=1, largest=False))
-        if not found:
-            return features.new_zeros(0, self.k), torch.zeros(0, self.k, dtype=torch.long)
-        return torch.cat([one.values for one in found]), torch.cat([one.indices for one in found])
+
+def _tensor(features: Values) -> Tensor:
+    given = torch.as_tensor(features)
+    return given if given.is_floating_point() else given.double()
 
 
 def _over_mean(values: Tensor, known: Tensor) -> Tensor:

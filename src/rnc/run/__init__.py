@@ -1,6 +1,6 @@
 """What a trained model is worth on data that it has not seen."""
 
 from rnc.run.evaluate import Evaluation, evaluate
-from rnc.run.folder import write_evaluation
+from rnc.run.write import write_evaluation
 
 __all__ = ["Evaluation", "evaluate", "write_evaluation"]

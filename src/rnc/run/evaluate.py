@@ -57,7 +57,7 @@ _BATCH, _TOGETHER = 256, 256  # samples that an encoder sees at once, and such b
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What `evaluate` returns; `rnc.run.folder.write_evaluation` writes it."""
+    """What `evaluate` returns; `rnc.run.write.write_evaluation` writes it."""
 
     scores: dict[str, Any]
     """JSON types, as in scores.json."""

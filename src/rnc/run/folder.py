@@ -6,6 +6,7 @@
     skipped.csv         rows that were left out, and why
     history.csv         one line per epoch
     model.safetensors   the weights: written when training is done
+    reference.safetensors   training samples to compare others with, see `rnc.run.reference`
     features.safetensors    features (k, d) of test samples, and their rows (k,) in predictions.csv
     thumbnails.safetensors  small pictures of test samples, see `rnc.run.thumbnails`
     predictions.csv     see `rnc.run.predictions`
@@ -16,8 +17,10 @@
 
 Every file is written whole or not at all, by `rnc.files`. `RunFolder` reads strictly: what is
 missing or broken raises, and the message says what to do. `rnc.run.partial` reads what there is.
-`rnc.run.parts` has one reader per file, which both use. Three names are defined in lower layers,
-which write these files: model.py has config.json and model.safetensors, training checkpoint/.
+`rnc.run.parts` has one reader per file, which both use, and `rnc.run.write` writes an evaluation.
+Four names are defined in lower layers,
+which write these files: model.py has config.json and model.safetensors, intervals
+reference.safetensors, training checkpoint/.
 """
 
 import csv
@@ -41,11 +44,11 @@ from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import write_json, write_tensors, write_text
+from rnc.intervals.reference import REFERENCE_FILE
 from rnc.json_types import check_fields, damaged
 from rnc.metrics import Columns
 from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor, read_config
 from rnc.run.answer import Answer, answer
-from rnc.run.evaluate import Evaluation
 from rnc.run.parts import (
     Features,
     read_arrays,
@@ -58,7 +61,7 @@ from rnc.run.parts import (
     records_of,
 )
 from rnc.run.predictions import Predictions
-from rnc.run.spreadsheet import guarded, guarded_frame
+from rnc.run.spreadsheet import guarded
 from rnc.training.checkpoint import CHECKPOINT_FOLDER
 from rnc.training.record import RECORD_FIELDS, Record
 
@@ -77,6 +80,7 @@ RUN_FILES = (
     CONFIG_FILE,
     HISTORY_FILE,
     MODEL_FILE,
+    REFERENCE_FILE,
     SCORES_FILE,
     PREDICTIONS_FILE,
     FEATURES_FILE,
@@ -359,37 +363,6 @@ class RunFolder:
                 f"`rnc resume {self.path}`."
             )
         return path
-
-
-def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write the files of an evaluation, scores.json last: a folder that has it is complete."""
-    write_samples(evaluation, folder)
-    write_json(Path(folder) / SCORES_FILE, evaluation.scores)
-
-
-def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write what an evaluation has per sample; scores.json of an earlier one goes first.
-
-    Text in predictions.csv is in quotes, guarded by `rnc.run.spreadsheet`. To read "007" or "NA"
-    as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
-    """
-    folder = Path(folder)
-    (folder / SCORES_FILE).unlink(missing_ok=True)
-    tensors = {
-        "features": torch.from_numpy(evaluation.features),
-        "rows": torch.from_numpy(evaluation.rows),
-    }
-    write_tensors(folder / FEATURES_FILE, tensors)
-    if evaluation.thumbnails:
-        pictures = {k: torch.from_numpy(v) for k, v in evaluation.thumbnails.items()}
-        write_tensors(folder / THUMBNAILS_FILE, pictures)
-    # Without quotes, Python's csv would let a lone carriage return break a row.
-    quoted: dict[str, Any] = {"quoting": csv.QUOTE_NONNUMERIC, "lineterminator": "\n"}
-    if evaluation.worst_inputs is not None:
-        text = guarded_frame(evaluation.worst_inputs).to_csv(index_label="row", **quoted)
-        write_text(folder / WORST_INPUTS_FILE, text)
-    text = guarded_frame(evaluation.predictions).to_csv(index=False, **quoted)
-    write_text(folder / PREDICTIONS_FILE, text)
 
 
 def _write_csv(path: Path, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

@@ -1,0 +1,111 @@
+"""reference.safetensors: the training samples that predictions of a run are compared with.
+
+features    float32 (m, d), as the encoder gives them; float16 would blur near neighbours
+targets     float64 (m, t), in their own units
+names       uint8, a JSON list of m texts, as predictions.csv would call the samples
+distances   float32 (s, 25) of up to 2,000 of them to the nearest others, near ones first
+rows        int32 (s, 25), which these are
+total       int64 (1,), training samples that they were drawn from
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rnc.files import read_tensors, write_tensors
+from rnc.intervals.difficulty import Neighbours, OwnNeighbours, own_neighbours
+from rnc.json_types import check_json, damaged
+from rnc.metrics import Columns
+
+REFERENCE_FILE = "reference.safetensors"
+
+OWN_NEIGHBOURS = 25
+"""Neighbours that the file keeps of each of its probes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Training samples that others are compared with; at least two."""
+
+    features: NDArray[np.float32]
+    """(m, d)"""
+    targets: Columns
+    """(m, t)"""
+    names: NDArray[np.str_]
+    """(m,)"""
+    own: OwnNeighbours
+    """Their neighbours among themselves, up to 25 of each."""
+    total: int
+    """Training samples that these were drawn from."""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def neighbours(self, k: int = 25, beta: float = 0.1) -> Neighbours:
+        """The search for the k nearest of them, without another search among themselves."""
+        return Neighbours(torch.from_numpy(self.features), self.targets, k, beta, own=self.own)
+
+    def save(self, folder: str | Path) -> None:
+        """Write reference.safetensors into a folder."""
+        names = json.dumps(self.names.tolist()).encode()
+        tensors = {
+            "features": torch.from_numpy(self.features),
+            "targets": torch.from_numpy(self.targets),
+            "names": torch.frombuffer(bytearray(names), dtype=torch.uint8),
+            "distances": self.own.distances.float(),
+            "rows": self.own.rows.int(),
+            "total": torch.tensor([self.total]),
+        }
+        write_tensors(Path(folder) / REFERENCE_FILE, tensors)
+
+
+def make_reference(
+    features: NDArray[np.float32], targets: Columns, names: NDArray[np.str_], total: int
+) -> Reference:
+    """A reference of training samples: features (m, d), targets (m, t), names (m,)."""
+    own = own_neighbours(torch.from_numpy(features), min(OWN_NEIGHBOURS, len(features) - 1))
+    return Reference(features, targets, names, own, total)
+
+
+def read_reference(folder: str | Path) -> Reference:
+    """The reference of a run folder; raises if it has none, as runs of older versions have."""
+    folder = Path(folder)
+    path = folder / REFERENCE_FILE
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{folder} has no {REFERENCE_FILE}, the training samples to compare with: an older "
+            f"version made the run. Where its data are at hand, `rnc resume {folder}` writes it."
+        )
+    with damaged(path, f"Write it again with `rnc resume {folder}`."):
+        return _parsed(read_tensors(path)[0])
+
+
+def _parsed(tensors: dict[str, Tensor]) -> Reference:
+    needed = ("features", "targets", "names", "distances", "rows", "total")
+    if absent := [name for name in needed if name not in tensors]:
+        raise ValueError(f"needed {', '.join(needed)}; there is no {', '.join(absent)}.")
+    features, targets = tensors["features"], tensors["targets"]
+    names = json.loads(tensors["names"].numpy().tobytes())
+    check_json(names, list[str], "names")
+    own = OwnNeighbours(tensors["distances"].double(), tensors["rows"].long())
+    if (
+        features.dim() != 2
+        or targets.dim() != 2
+        or not len(features) == len(targets) == len(names) >= 2
+        or own.rows.dim() != 2
+        or own.rows.shape != own.distances.shape
+        or not 0 <= int(own.rows.min()) <= int(own.rows.max()) < len(features)
+    ):
+        raise ValueError(
+            "needed features (m, d), targets (m, t), m names and neighbours among the m; got "
+            f"{tuple(features.shape)}, {tuple(targets.shape)}, {len(names)} and "
+            f"{tuple(own.rows.shape)}."
+        )
+    texts = np.array(names, dtype=np.str_)
+    values = targets.double().numpy()
+    return Reference(features.float().numpy(), values, texts, own, int(tensors["total"][0]))
