@@ -207,7 +207,7 @@ def test_a_folder_with_a_run_or_with_other_files_is_not_touched(
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
     code, text = run(*command, "--resume", "--temperature", "1")
     assert code == 2
-    assert "started with other options (temperature: None then, 1.0 now)" in text
+    assert "started with other options (temperature: not given then, 1.0 now)" in text
     config = json.loads((out / "config.json").read_text())
     del config["fit"]["crop_scale"]  # as an older version would have written it
     (out / "config.json").write_text(json.dumps(config))

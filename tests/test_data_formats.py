@@ -2,6 +2,7 @@
 
 import gzip
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -89,6 +90,37 @@ def test_a_spreadsheet_without_its_package_names_the_extra(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(DataError, match=r"openpyxl .* pip install 'rank-n-contrast\[excel\]'\. Or"):
         read_table(path, target="age")
+
+
+def rewritten(path, part, old, new):
+    """The file with a part of it changed."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    assert old in parts[part]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content.replace(old, new) if name == part else content)
+    return path
+
+
+def test_a_formula_that_was_not_calculated_is_no_gap(tmp_path):
+    frame = people().assign(weight=[70.5] * 30 + ["=B2/2"] * 2 + [60] * 8)
+    path = save(frame, tmp_path / "t.xlsx")
+    remedy = "and save it, or export the sheet as CSV"
+    expected = rf"t\.xlsx cell F32 holds a formula .* and 1 more are like it\. .*{remedy}"
+    with pytest.raises(DataError, match=expected):
+        read_table(path, target="age")
+    sheet, empty = "xl/worksheets/sheet1.xml", b"<f>B2/2</f><v />"
+    with pytest.raises(DataError, match="cell F32"):  # as XlsxWriter leaves it
+        read_frame(rewritten(path, sheet, empty, b"<f>B2/2</f><v>0</v>"))
+    rewritten(path, sheet, b"<f>B2/2</f><v>0</v>", b"<f>B2/2</f><v>85.25</v>")
+    assert read_frame(path)["weight"].tolist()[29:33] == [70.5, 85.25, 85.25, 60]
+    rewritten(path, sheet, b"<v>85.25</v>", b"<v>0</v>")
+    rewritten(path, "xl/workbook.xml", b'fullCalcOnLoad="1"', b"")
+    assert read_frame(path)["weight"].tolist()[29:33] == [70.5, 0, 0, 60]
+    cell = b'<c r="F32"><f>B2/2</f><v>0</v>'
+    rewritten(path, sheet, cell, b'<c r="F32" t="str"><f>IF(1,"")</f><v></v>')
+    assert read_frame(path)["weight"].isna().tolist()[29:33] == [False, True, False, False]
 
 
 def test_a_cut_gz_file_is_refused(tmp_path):

@@ -3,7 +3,9 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -115,10 +117,10 @@ def faces(n: int, *, even: bool, seed: int) -> Split:
     return torch.exp(-(((seen - centres) / 20) ** 2)), ages
 
 
-def solve(train: Split, val: Split, test: Split, **options: float | None) -> tuple[HeadFit, float]:
+def solve(train: Split, val: Split, test: Split, **options: Any) -> tuple[HeadFit, float]:
     """What solve_head found, and the test error of the head."""
     head = make_head("l1", train[0].shape[1], train[1]).double()
-    found = solve_head(head, *train, *val, **options)  # type: ignore[arg-type]
+    found = solve_head(head, *train, *val, **options)
     return found, mae(head.decode(head(test[0])).detach(), test[1])
 
 
@@ -150,6 +152,21 @@ def test_none_is_chosen_by_chance_or_by_few_rows(monkeypatch: pytest.MonkeyPatch
     assert solve(train, val, val, balance=None)[0].balance == 0
     monkeypatch.setattr(probe, "LEAST_ROWS", 29)
     assert solve(train, val, val, balance=None)[0].balance > 0
+
+
+def test_rows_of_a_group_are_no_evidence_of_their_own() -> None:
+    """Copies of few rows make sure of nothing, and neither do many rows of few groups."""
+    train, (features, ages) = faces(1500, even=False, seed=1), faces(45, even=True, seed=3)
+    alone = solve(train, (features, ages), (features, ages), balance=None)[0]
+    copied = features.repeat(20, 1), ages.repeat(20, 1)
+    by_rows = solve(train, copied, copied, balance=None)[0]
+    groups = np.tile(np.arange(45), 20)
+    by_groups = solve(train, copied, copied, balance=None, val_groups=groups)[0]
+    assert (alone.balance, by_groups.balance) == (0, 0)
+    assert by_rows.balance > 0
+    many = faces(300, even=True, seed=300)
+    assert solve(train, many, many, balance=None, val_groups=np.arange(300))[0].balance > 0
+    assert solve(train, many, many, balance=None, val_groups=np.arange(300) % 29)[0].balance == 0
 
 
 def test_a_number_is_what_weights_of_the_same_density_do() -> None:

@@ -95,7 +95,9 @@ def plain_file(rng: Rng, truth: Truth, folder: Path) -> Case:
     suffix = pick(rng, (*TEXT_SUFFIXES, *TYPED_SUFFIXES, *TYPED_SUFFIXES))
     if rng.random() < 0.03 and "boolean" not in truth.kinds.values():  # Excel's are numbers there
         suffix = ".xlsx"
-    return Case(save(truth, folder, suffix, rng), truth)
+    formulas = any(str(value).startswith("=") for row in truth.cells() for value in row)
+    expected = "refused" if suffix == ".xlsx" and formulas else "right"  # none is calculated
+    return Case(save(truth, folder, suffix, rng), truth, expected)
 
 
 def plain_frame(rng: Rng, truth: Truth, folder: Path) -> Case:

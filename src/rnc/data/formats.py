@@ -17,6 +17,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.data.csv_text import GAPS, open_text, read_csv
 from rnc.data.errors import DataError
+from rnc.data.formulas import check_calculated
 from rnc.data.names import check_names
 from rnc.data.numerals import Cells
 
@@ -125,13 +126,17 @@ def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of openpyxl, about styles and the like
-            header = pd.read_excel(source, engine="openpyxl", header=None, nrows=1)
-            frame = pd.read_excel(source, engine="openpyxl", na_values=list(GAPS))
+            with pd.ExcelFile(source, engine="openpyxl") as file:
+                check_calculated(source, file.book.worksheets[0]._worksheet_path)
+                header = file.parse(header=None, nrows=1)
+                frame = file.parse(na_values=list(GAPS))
     except ImportError as error:
         raise DataError(
             f"{source} needs the package openpyxl to be read: pip install "
             "'rank-n-contrast[excel]'. Or save the sheet as CSV UTF-8."
         ) from error
+    except DataError:
+        raise
     except Exception as error:  # zipfile, XML and openpyxl have many types
         raise DataError(f"{source} cannot be read as a spreadsheet ({error}).") from error
     check_names(header.stack(), str(source))

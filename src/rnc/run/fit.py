@@ -137,6 +137,7 @@ def fit_run(
             is_changed = prepare_folder(out, asked, resume=resume, overwrite=overwrite)
             _begin(run, model, table, entries if is_changed else None, resume=resume)
         records = list(encoder_records)
+        config = _with_oversample(config, table)
         for record in train(
             model, table, config, out, own=objective, encoder_weights=encoder_weights
         ):
@@ -153,6 +154,12 @@ def fit_run(
             evaluation.scores.update(_training_scores(records, config, table))
             evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
             finish_folder(evaluation, out)
+
+
+def _with_oversample(config: FitConfig, table: Table) -> FitConfig:
+    """The config with the exponent that the targets of these data choose, if it has none."""
+    resolved = config.resolve(len(table.rows("train")), table.kind)
+    return replace(config, oversample=chosen_oversample(resolved, table))
 
 
 def _begin(
@@ -208,8 +215,8 @@ def _training_scores(records: Sequence[Record], config: FitConfig, table: Table)
     """What scores.json says about the training: validation errors, and whether it was enough."""
     scores, rows = _validation(records, config), len(table.rows("train"))
     resolved = config.resolve(rows, table.kind)
-    if oversample := chosen_oversample(resolved, table):
-        scores["oversample"] = oversample
+    if config.oversample:
+        scores["oversample"] = config.oversample
     return scores | {"training": training_length(records, resolved, rows, scores.get("kept"))}
 
 

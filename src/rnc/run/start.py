@@ -151,7 +151,10 @@ def _check_resumed(run: RunFolder, config: FitConfig) -> None:
         if before[name] != value and name not in (*SPEED_ONLY, *LENGTHS)
     }
     if changed:
-        listed = "; ".join(f"{name}: {a!r} then, {b!r} now" for name, (a, b) in changed.items())
+        listed = "; ".join(
+            f"{name}: {_words(then)} then, {_words(now)} now"
+            for name, (then, now) in changed.items()
+        )
         raise ValueError(
             f"{run.path} was started with other options ({listed}). Use the same ones to resume "
             "it, or another --out."
@@ -166,6 +169,10 @@ def _check_resumed(run: RunFolder, config: FitConfig) -> None:
                 f"{run.path} has trained {done} epochs, and {flag} asks for {wanted}. Give {done} "
                 f"or more to go on; `rnc resume {run.path}` needs no other options."
             )
+
+
+def _words(value: Any) -> str:
+    return "not given" if value is None else repr(value)
 
 
 def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:

@@ -12,17 +12,19 @@ Validation may also pick a balance: the exponent k of sample weights density(y)^
 `rnc.training.balance`. All penalties are tried with k = 0, all exponents with the best of them, and
 then those next to the best pair until none is better. Where validation has the distribution of
 training, k > 0 does not help, and the best of several is so by chance. So k > 0 is taken only if
-its error is less by two standard errors of the difference, over LEAST_ROWS or more validation rows
-(measured in docs/training.md).
+its error is less by two standard errors of the difference, over LEAST_ROWS or more validation rows,
+or groups of rows that belong together (measured in docs/training.md).
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.heads import Head, HeadConfig
@@ -64,6 +66,7 @@ def solve_head(
     weights: Tensor | None = None,
     balance: float | None = 0.0,
     period: float | None = None,
+    val_groups: NDArray[Any] | None = None,
 ) -> HeadFit:
     """Fit the head in place; what it has, and what was chosen.
 
@@ -81,14 +84,16 @@ def solve_head(
         weights: (n,) what each training sample counts, with mean 1.
         balance: the exponent of further weights density(y)^-balance; None chooses from EXPONENTS.
         period: the length of the circle that targets are on, for their density.
+        val_groups: (m,) which rows of validation belong together, as those of a person. Their
+            errors are alike, so that a few groups are no sure ground to choose a balance on.
     """
     both = as_blocks(features), as_blocks(val_features)
-    data = _Data(head, *both, targets, val_targets, measure, weights, period)
+    data = _Data(head, *both, targets, val_targets, measure, weights, period, val_groups)
     search = _Search(data, steps)
     penalties = told("solving", sorted(PENALTIES, reverse=True), len(PENALTIES))
     found = [search.solve(balance or 0.0, penalty) for penalty in penalties]
     best = _best(found)
-    if balance is None and len(val_targets) >= LEAST_ROWS and math.isfinite(best.error):
+    if balance is None and data.val_count >= LEAST_ROWS and math.isfinite(best.error):
         balanced = search.balanced(best)
         best = balanced if data.is_surely_better(balanced, best) else best
     return HeadFit(data.write(best), best.error, best.penalty, best.balance)
@@ -148,9 +153,16 @@ class _Data:
         measure: Measure,
         weights: Tensor | None,
         period: float | None,
+        val_groups: NDArray[Any] | None,
     ) -> None:
         self.head, self.targets, self.val_targets = head, targets, val_targets
         self.measure, self.period = measure, period
+        self.of_group: Tensor | None = None
+        self.val_count = len(val_targets)
+        """Rows of validation, or groups of them."""
+        if val_groups is not None:
+            groups, codes = np.unique(val_groups, return_inverse=True)
+            self.of_group, self.val_count = torch.tensor(codes), len(groups)
         self.shift, variance = mean_and_variance(features)
         scale = variance.mean().sqrt()
         self.scale = torch.where(scale > 0, scale, 1.0)
@@ -169,14 +181,31 @@ class _Data:
         return weights / weights.mean()
 
     def is_surely_better(self, one: _Solved, other: _Solved) -> bool:
-        """Whether the error is less by more than chance makes it, as the rows of validation say."""
-        truth, blocks = self.val_targets.cpu(), min(_BLOCKS, len(self.val_targets))
+        """Whether the error is less by more than chance makes it, as validation says.
+
+        The standard error is that over blocks of rows, or of whole groups: a block of many rows
+        then weighs more, as it does in the error.
+        """
+        truth, blocks = self.val_targets.cpu(), self._val_blocks()
         errors = [
-            [self.measure(found.cpu()[i::blocks], truth[i::blocks]) for i in range(blocks)]
+            [self.measure(found.cpu()[rows], truth[rows]) for rows in blocks]
             for found in (other.predicted, one.predicted)
         ]
         gains = torch.tensor(errors[0]) - torch.tensor(errors[1])
-        return bool(one.error < other.error - SURE * gains.std() / math.sqrt(blocks))
+        if self.of_group is None:
+            error = gains.std() / math.sqrt(len(blocks))
+        else:
+            sizes = torch.tensor([float(len(truth[rows])) for rows in blocks])
+            mean = (sizes * gains).sum() / sizes.sum()
+            error = (sizes * (gains - mean)).square().sum().sqrt() / sizes.sum()
+        return bool(one.error < other.error - SURE * error)
+
+    def _val_blocks(self) -> list[slice | Tensor]:
+        """Rows of validation in _BLOCKS parts, or as many as there are; groups stay together."""
+        blocks = min(_BLOCKS, self.val_count)
+        if self.of_group is None:
+            return [slice(i, None, blocks) for i in range(blocks)]
+        return [(self.of_group % blocks == i).nonzero()[:, 0] for i in range(blocks)]
 
     @torch.no_grad()
     def write(self, found: _Solved) -> float:

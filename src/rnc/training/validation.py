@@ -74,6 +74,7 @@ class Validation:
 
     def solve_head(self, weights: Tensor | None, balance: float | None) -> HeadFit:
         """Solve the head on the encoder as it is; the arguments are those of `solve_head`."""
+        group = self.table.group
         return solve_head(
             self.model.head,
             *self._blocks("train"),
@@ -82,4 +83,5 @@ class Validation:
             weights=weights,
             balance=balance,
             period=self.period,
+            val_groups=None if group is None else group[self.table.rows("val")],
         )
