@@ -25,6 +25,12 @@ CASES: dict[str, tuple[list[int], dict[str, Any]]] = {
     "few positives": ([5, 2, 7], {"positives": 2}),
     "cosine": ([5, 2, 7], {"similarity": "cosine"}),
     "missing targets": ([5, 2, 7], {"missing": "skip"}),
+    "weights": ([5, 2, 7], {"weights": True}),
+    "weights where a process has no row": ([6, 0, 3], {"weights": True}),
+    "weights in chunks, some missing": (
+        [5, 2, 7],
+        {"weights": True, "chunk_size": 3, "missing": "skip"},
+    ),
 }
 
 
@@ -40,14 +46,25 @@ def check_against_one_process(counts: list[int], options: dict[str, Any]) -> Non
     inputs, targets = torch.randn(n, 2, 6), torch.randint(0, 5, (n, 1)).float()
     if "missing" in options:
         targets[0] = targets[-1] = torch.nan
+    weights: list[Tensor | None] = [None, None]
+    if "weights" in options:
+        options = {name: value for name, value in options.items() if name != "weights"}
+        whole = 1e3 * torch.rand(n)
+        whole[: counts[0]] *= 1e-3  # unlike means: those of the processes would give another loss
+        weights = [whole, split(whole, counts)]
     alone = nn.Linear(6, 4)
     together = DistributedDataParallel(copy.deepcopy(alone))
 
     # The equation itself, unless it has not got the option.
     backend: Backend = "torch" if {"chunk_size", "positives"} & set(options) else "reference"
-    expected = rnc_loss(alone(inputs), targets, backend=backend, **options)
+    expected = rnc_loss(alone(inputs), targets, weights=weights[0], backend=backend, **options)
     expected.backward()
-    loss = rnc_loss(together(split(inputs, counts)), split(targets, counts), gather=True, **options)
+    loss = rnc_loss(
+        *(together(split(inputs, counts)), split(targets, counts)),
+        weights=weights[1],
+        gather=True,
+        **options,
+    )
     loss.backward()
 
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)

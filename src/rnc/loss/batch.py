@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rnc.loss.anchor_weights import as_weights
 from rnc.loss.distributed import gather_rows, world_size
 from rnc.loss.options import Missing, PairOptions
 
@@ -45,6 +46,8 @@ class Problem(NamedTuple):
     """Whether other processes hold the other anchors of the batch."""
     given: list[GivenBatch]
     """The batch and the reference as they came."""
+    weights: Tensor | None = None
+    """Of the anchors, (n,), float64; None where all are equal."""
 
     @property
     def has_pairs(self) -> bool:
@@ -65,10 +68,13 @@ def make_problem(
     *,
     check: bool,
     queue: tuple[Tensor, Tensor] | None = None,
+    weights: Tensor | None = None,
 ) -> Problem:
     """Which rows are contrasted with which; with `check`, NaN and infinite values raise."""
     given = [GivenBatch(features, targets, "rnc_loss")]
     anchors, kept = _usable_rows(given[0], options.missing, check)
+    if weights is not None:
+        weights = _anchor_weights(weights, features, kept, options)
     others, own_column = anchors, 0
     if reference is not None:
         given.append(GivenBatch(*reference, "rnc_loss's reference"))
@@ -86,7 +92,21 @@ def make_problem(
     if options.missing == "raise":
         _check_enough(len(anchors.features), len(others.features), reference is not None, is_shared)
     own = own_column if reference is None else None
-    return Problem(anchors, others, own, kept, is_shared, given)
+    return Problem(anchors, others, own, kept, is_shared, given, weights)
+
+
+def _anchor_weights(
+    weights: Tensor, features: Tensor, kept: Tensor | None, options: PairOptions
+) -> Tensor:
+    """The weight of every anchor; those of skipped samples may be anything."""
+    if weights.device != features.device:
+        raise ValueError(
+            f"rnc_loss needs features and weights on one device; got {features.device} and "
+            f"{weights.device}. Move one with .to()."
+        )
+    views = features.shape[1] if features.dim() == 3 else 1
+    weights = as_weights(weights, len(features), views, "rnc_loss", check=options.validate)
+    return weights if kept is None else weights[kept]
 
 
 def _check_widths(anchors: Rows, others: Rows, where: str) -> None:

@@ -3,7 +3,12 @@
     s_ij = sim(v_i, v_j) / temperature          how alike two features are
     d_ij = distance(y_i, y_j)                   how far apart their labels are
     S_ij = {k != i : d_ik >= d_ij}              j and all that rank at or beyond it for anchor i
-    L    = mean_i mean_{j != i} [ log sum_{k in S_ij} exp(s_ik) - s_ij ]
+    l_i  = mean_{j != i} [ log sum_{k in S_ij} exp(s_ik) - s_ij ]
+    L    = mean_i l_i,                          or sum_i w_i l_i / sum_i w_i with weights of samples
+
+A weight counts the loss of its sample as an anchor, in each of its views. As a contrast, in S_ij,
+every sample counts alike: one of weight 0 still pushes the others into order. Equal weights are no
+weights, and only their ratios matter.
 
 Start reading here. `pair_losses` is the equation, and autograd gives its gradient. Every faster way
 (`rnc.loss.plain`, `rnc.loss.fused`) must return the same numbers; the tests compare them with this

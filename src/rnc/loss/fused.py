@@ -41,7 +41,10 @@ class RankLabels(NamedTuple):
 
 
 def fused_losses(problem: Problem, options: PairOptions) -> Tensor:
-    """The loss of every anchor, (n,), or for the mean their sum over the divisor, (): float32."""
+    """The loss of every anchor, (n,), or for the mean their sum over the divisor, (): float32.
+
+    The sum has the weights of the problem in it; the losses one by one do not.
+    """
     anchors, others = problem.anchors, problem.others
     a, b = anchors.features, None if others is anchors else others.features
     if options.similarity == "cosine":
@@ -71,11 +74,15 @@ class _FusedLosses(torch.autograd.Function):
             losses, *_ = _fused_pass(a, b, rows, labels, options, with_gradient=False)
             return losses.float()
         needed = any(ctx.needs_input_grad[:2])
+        weights = problem.weights
         losses, *grads = _fused_pass(
-            a, b, rows, labels, options, divisor=problem.divisor, with_gradient=needed
+            *(a, b, rows, labels, options),
+            divisor=problem.divisor,
+            weights=weights,
+            with_gradient=needed,
         )
         ctx.save_for_backward(*grads)
-        return losses.sum(dtype=torch.float32)
+        return (losses if weights is None else losses * weights).sum(dtype=torch.float32)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:

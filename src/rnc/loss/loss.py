@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from rnc.loss.anchor_weights import shares
 from rnc.loss.backends import choose_backend
 from rnc.loss.batch import Problem, make_problem
 from rnc.loss.distributed import global_ratio
@@ -23,6 +24,7 @@ def rnc_loss(
     features: Tensor,
     targets: Tensor,
     *,
+    weights: Tensor | None = None,
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
@@ -47,6 +49,10 @@ def rnc_loss(
     Args:
         features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor.
         targets: (n,) or (n, t), of any real dtype, up to 1e300.
+        weights: how much each sample counts as an anchor, in all its views: (n,), from 0 on. The
+            loss is sum_i w_i l_i / sum_i w_i, so only their ratios matter. They get no gradient. A
+            sample of weight 0 is still contrasted with; where all weights are 0, the loss is 0.
+            With `gather`, every process gives them or none does.
         temperature: similarities are divided by it. A number: it gets no gradient.
         label_distance: "l1", "l2", "angular" (pitch and yaw in degrees), `circular(period=24)`
             for hours, or a function (n, t), (m, t) -> (n, m).
@@ -64,7 +70,8 @@ def rnc_loss(
         tie_tolerance: label distances at most this far apart are ties.
         chunk_size: anchors per pass. Memory becomes O(chunk_size * n) instead of O(n^2); value
             and gradient stay the same; the backward pass computes each chunk again.
-        reduction: "mean", or "none" for one loss per anchor: (n,) or (n, v), 0 where skipped.
+        reduction: "mean", or "none" for one loss per anchor: (n,) or (n, v), 0 where skipped; with
+            weights it is w_i l_i.
         gather: under torch.distributed, contrast this process's anchors with the rows (or the
             reference rows) of all processes. The mean is then that of the global batch, and
             DDP's averaged gradient is its gradient. No effect in a single process.
@@ -92,7 +99,7 @@ def rnc_loss(
         backend=backend,
         validate=validate,
     )
-    return _loss(features, targets, reference, queue, options)
+    return _loss(features, targets, reference, queue, weights, options)
 
 
 class RnCLoss(nn.Module):
@@ -152,9 +159,10 @@ class RnCLoss(nn.Module):
         targets: Tensor,
         reference: tuple[Tensor, Tensor] | None = None,
         queue: tuple[Tensor, Tensor] | None = None,
+        weights: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, optionally against a reference set or a queue as well."""
-        return _loss(features, targets, reference, queue, self.options)
+        """The loss of a batch, optionally weighted, or against a reference set or a queue."""
+        return _loss(features, targets, reference, queue, weights, self.options)
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
@@ -170,6 +178,7 @@ def _loss(
     targets: Tensor,
     reference: tuple[Tensor, Tensor] | None,
     queue: tuple[Tensor, Tensor] | None,
+    weights: Tensor | None,
     options: PairOptions,
 ) -> Tensor:
     """The loss of a batch: prepared, computed one way, and reduced."""
@@ -177,7 +186,11 @@ def _loss(
     backend = choose_backend(features, targets, options, has_others=has_others)
     # The fused kernels look for NaN while they read the rows, unless some are to be skipped.
     check = options.validate and (backend != "triton" or options.missing == "skip")
-    problem = make_problem(features, targets, reference, options, check=check, queue=queue)
+    problem = make_problem(
+        features, targets, reference, options, check=check, queue=queue, weights=weights
+    )
+    if problem.weights is not None and options.reduction == "mean":
+        problem = problem._replace(weights=shares(problem.weights, is_shared=problem.is_shared))
     with torch.autocast(features.device.type, enabled=False):
         if backend == "reference":
             losses = reference_losses(*problem.anchors, options)
@@ -187,6 +200,8 @@ def _loss(
             losses = fused_losses(problem, options)
         else:
             losses = plain_losses(problem, options)
+        if problem.weights is not None and losses.dim():
+            losses = losses * problem.weights.to(losses.dtype)
         if options.reduction == "mean":
             losses = _mean(losses, problem)
     if options.validate and losses.is_cpu and not problem.is_shared:

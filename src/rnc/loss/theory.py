@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rnc.loss.anchor_weights import as_weights, shares
 from rnc.loss.batch import Rows, as_rows, as_targets
 from rnc.loss.loss import rnc_loss
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
@@ -32,12 +33,14 @@ def lower_bound(
     views: int = 1,
     label_distance: str | Pairwise = "l1",
     tie_tolerance: float = 0.0,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """L*, the value that the loss of a batch with these targets cannot go below.
 
     The tolerance should only join distances that differ by rounding: the bound is proven for
     groups of equal distances. `views` is how often each sample occurs in the batch; the other
-    arguments are as for `rnc.rnc_loss`.
+    arguments are as for `rnc.rnc_loss`. Weights make it the weighted mean of the bounds of the
+    anchors, which is the bound of the weighted loss.
 
     >>> lower_bound(torch.tensor([1.0, 2.0, 4.0]))  # no ties
     tensor(0., dtype=torch.float64)
@@ -50,7 +53,12 @@ def lower_bound(
     # Every sample is in the batch as often as it has views; the anchor is not its own positive.
     positives = torch.full_like(logs, views).scatter(1, _itself(ranking), views - 1)
     n = views * len(rows)
-    return (positives * logs).sum() * views / (n * (n - 1))
+    terms = positives * logs
+    if weights is not None:
+        terms = (
+            shares(as_weights(weights, len(rows), 1, "lower_bound", check=False))[:, None] * terms
+        )
+    return terms.sum() * views / (n * (n - 1))
 
 
 def gap(
@@ -61,6 +69,7 @@ def gap(
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
     tie_tolerance: float = 0.0,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """How far the loss of a batch is above its lower bound: 0 is perfectly ordered.
 
@@ -70,6 +79,7 @@ def gap(
     loss = rnc_loss(
         features,
         targets,
+        weights=weights,
         temperature=temperature,
         label_distance=label_distance,
         similarity=similarity,
@@ -80,6 +90,7 @@ def gap(
         views=features.shape[1] if features.dim() == 3 else 1,
         label_distance=label_distance,
         tie_tolerance=tie_tolerance,
+        weights=weights,
     )
     return loss - bound.to(loss.dtype)
 

@@ -19,9 +19,14 @@ class ContrastLoss(Protocol):
     """A loss that contrasts a batch with itself and with a queue."""
 
     def __call__(
-        self, features: Tensor, targets: Tensor, *, queue: tuple[Tensor, Tensor] | None
+        self,
+        features: Tensor,
+        targets: Tensor,
+        *,
+        weights: Tensor | None,
+        queue: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
-        """The loss of features (n, v, d) and targets (n, t)."""
+        """The loss of features (n, v, d) and targets (n, t), with weights (n,) of its anchors."""
 
 
 class QueuedLoss(nn.Module):
@@ -59,9 +64,9 @@ class QueuedLoss(nn.Module):
         filled = min(self.seen, self.capacity)
         return self.features[:filled], self.targets[:filled]
 
-    def forward(self, features: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         """The loss of a batch, whose samples then take the place of the oldest."""
-        loss = self.loss(features, targets, queue=self.kept)
+        loss = self.loss(features, targets, weights=weights, queue=self.kept)
         self._keep(features.detach(), targets)
         return loss
 
