@@ -215,6 +215,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"label_distance": "circular"}, r"'circular' needs a positive period .*; got period=None\."),
     ({"label_distance": "circular", "period": -1.0}, r"positive period .*; got period=-1\.0\."),
     (
+        {"head": "quantile", "label_distance": "circular", "period": 24.0},
+        r"head 'quantile' predicts quantiles, which a circle does not have.*Use head='l1'",
+    ),
+    (
         {"period": 24.0},
         r"period=24\.0 belongs to label_distance='circular'; got 'l1'\. Leave it out\.",
     ),

@@ -29,25 +29,25 @@ from rnc.training.probe import solve_head
 FAST = {"preset": "quick", "epochs": 2, "head_epochs": 20, "batch_size": 32, "device": "cpu"}
 
 
-def gaussian_loss(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+def normal_loss(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
     mean, log_scale = outputs.unbind(1)
     log_scale = log_scale.clamp(min=math.log(options["least"]), max=20.0)
     return log_scale + ((u - mean) * (-log_scale).exp()).square() / 2
 
 
-def gaussian_mean(outputs: Tensor, options: HeadOptions) -> Tensor:
+def normal_mean(outputs: Tensor, options: HeadOptions) -> Tensor:
     return outputs[:, 0]
 
 
 LEAST = HeadOption(1e-3, lambda least: least > 0, "> 0")
-GAUSSIAN = HeadSpec(gaussian_loss, gaussian_mean, {"least": LEAST}, outputs=2)
+NORMAL = HeadSpec(normal_loss, normal_mean, {"least": LEAST}, outputs=2)
 
 
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    HEADS["gaussian"] = GAUSSIAN
+    HEADS["normal"] = NORMAL
     yield
-    del HEADS["gaussian"]
+    del HEADS["normal"]
 
 
 def table(n: int = 160) -> Table:
@@ -59,7 +59,7 @@ def table(n: int = 160) -> Table:
 
 
 def test_every_target_has_two_outputs() -> None:
-    head = Head(head_config("gaussian", 4, table().y, options={"least": 0.5}))
+    head = Head(head_config("normal", 4, table().y, options={"least": 0.5}))
     outputs, targets = head(torch.randn(6, 4)), torch.from_numpy(table().y[:6])
     assert outputs.shape == (6, 4)
     assert head.loss(outputs, targets).shape == (6,)
@@ -74,7 +74,7 @@ def test_every_target_has_two_outputs() -> None:
 @pytest.mark.parametrize("solver", ["exact", "sgd"])
 def test_the_estimator_trains_it_by_either_solver(solver: str) -> None:
     data = table()
-    options = {"head": "gaussian", "head_options": {"least": 0.01}, "head_solver": solver}
+    options = {"head": "normal", "head_options": {"least": 0.01}, "head_solver": solver}
     model = RnCRegressor(**{**FAST, **options}).fit(data.x, data.y)
     assert model.model_.head.config.options == {"least": 0.01}
     guess = mae(data.y * 0 + data.y.mean(axis=0), data.y)
@@ -88,7 +88,7 @@ def test_the_exact_solver_finds_mean_and_scale(monkeypatch: pytest.MonkeyPatch) 
     side = (torch.arange(2000) % 2).double()
     features = side[:, None]
     targets = (torch.randn(2000).double() * (1 + 4 * side))[:, None]
-    head = Head(head_config("gaussian", 1, targets)).double()
+    head = Head(head_config("normal", 1, targets)).double()
     solve_head(head, features, targets, features, targets)
     mean, log_scale = head(torch.tensor([[0.0], [1.0]]).double()).unbind(1)
     spread = log_scale.exp() * head.config.scale[0]
@@ -100,7 +100,7 @@ def test_the_exact_solver_finds_mean_and_scale(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_run_with_it_is_saved_loaded_resumed_and_exported(tmp_path: Path) -> None:
     data, out = table(), tmp_path / "run"
-    config = FitConfig(**FAST, head="gaussian", head_options={"least": 0.01}, scheme="finetune")
+    config = FitConfig(**FAST, head="normal", head_options={"least": 0.01}, scheme="finetune")
     records = list(fit_run(data, config, out))
     assert records[-1].stage == "finetune"
     model = Regressor.load(out)
@@ -118,7 +118,7 @@ def test_the_command_takes_its_option(tmp_path: Path) -> None:
     data = table()
     np.savez(tmp_path / "data.npz", x=data.x, y=data.y)
     words = ["fit", str(tmp_path / "data.npz"), "--preset", "quick", "--epochs", "1"]
-    words += ["--batch-size", "32", "--device", "cpu", "--head", "gaussian"]
+    words += ["--batch-size", "32", "--device", "cpu", "--head", "normal"]
     result = CliRunner().invoke(
         app, [*words, "--head-option", "least=0.02", "--out", str(tmp_path / "run")]
     )
@@ -128,10 +128,10 @@ def test_the_command_takes_its_option(tmp_path: Path) -> None:
 
 def test_a_wrong_option_of_it_is_refused_before_training() -> None:
     with pytest.raises(ValueError, match=r"least must be > 0; got -1\."):
-        FitConfig(head="gaussian", head_options={"least": -1})
+        FitConfig(head="normal", head_options={"least": -1})
     with pytest.raises(
-        ValueError, match=r"beta=2 is no option of head 'gaussian', which has least\."
+        ValueError, match=r"beta=2 is no option of head 'normal', which has least\."
     ):
-        FitConfig(head="gaussian", head_options={"beta": 2})
+        FitConfig(head="normal", head_options={"beta": 2})
     with pytest.raises(ValueError, match=r"bins = 1; got"):
-        HeadConfig("gaussian", 1, (0.0,), (1.0,), (2,))
+        HeadConfig("normal", 1, (0.0,), (1.0,), (2,))

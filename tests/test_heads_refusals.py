@@ -16,7 +16,7 @@ PLACE = ("shift", "scale", "low", "high", "step")
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("l3", {}, r"head must be one of l1, mse, huber, .*, lde; got 'l3'\."),
+        ("l3", {}, r"head must be one of l1, mse, huber, .*, gaussian; got 'l3'\."),
         ("l1", {"step": 1.0}, r"step=1.0 is no option of head 'l1', which has shift, scale\. "),
         ("dex", {"scale": 2.0}, r"scale=2.0 is no option .* has low, high, step\. Leave it out\."),
         ("dex", {"sigma": 3.0}, r"sigma=3.0 is no option of head 'dex'"),

@@ -66,11 +66,12 @@ class FitConfig:
     original: Annotated[
         bool, f"do as published code does where it differs: {changed_by_original()}"
     ] = False
-    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde"] = "l1"
+    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde quantile gaussian"] = "l1"
     head_options: Annotated[
         HeadOptions | None,
-        "of the head: beta (huber), sigma (dldl lde), alpha (dldl l2cs), decode (or corn: mean "
-        "or class), or those of a head of yours",
+        "of the head: beta (huber gaussian), sigma (dldl lde), alpha (dldl l2cs), decode (or "
+        "corn: mean or class), levels (quantile: 0.1,0.5,0.9), floor (gaussian), or those of a "
+        "head of yours",
     ] = None
     low: Annotated[
         PerTarget, "lowest class of a binned head; one, or one per target; default: lowest target"

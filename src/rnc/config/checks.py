@@ -64,6 +64,12 @@ def _check_period(config: "FitConfig") -> None:
         raise ValueError(
             f"period={period} belongs to label_distance='circular'; got {name!r}. Leave it out."
         )
+    if period is not None and find_head(config.head).quantiles is not None:
+        raise ValueError(
+            f"head {config.head!r} predicts quantiles, which a circle does not have: none of its "
+            "places is the lowest; got label_distance='circular'. Use head='l1', of which "
+            "predict_interval gives arcs."
+        )
 
 
 def _check_average(config: "FitConfig") -> None:

@@ -6,29 +6,43 @@
 
 A head never sees units. It works on u = (y - shift) / scale of each target y:
 
-- l1, mse and huber standardise: shift and scale are the mean and the standard deviation of the
-  training targets. With shift 0 and scale 1 they are the plain losses. SGD trains l1 and huber with
-  a twentieth of that scale (rnc.training.objectives), so that beta = 1 is about a year of ages.
+- l1, mse, huber, quantile and gaussian standardise: shift and scale are the mean and the standard
+  deviation of the training targets. With shift 0 and scale 1 they are the plain losses. SGD trains
+  l1, huber and quantile with a twentieth of that scale (rnc.training.objectives), so that beta = 1
+  of huber is about a year of ages.
 - The others count in bins: shift is the lowest class centre and scale the step, so that class k
   stands for shift + k * scale. The class c of a target is floor(u + 1/2) within 0 .. b - 1.
 
 Options have no units either: beta counts in scales; sigma, and the error that alpha weighs, count
-in bins. With o the outputs of one target, q = softmax(o), e = sum_k k q_k, P = sigmoid(o), and
-p_k proportional to exp(-(k - u)^2 / (2 sigma^2)):
+in bins; floor counts in scales. With o the outputs of one target, q = softmax(o), e = sum_k k q_k,
+P = sigmoid(o), p_k proportional to exp(-(k - u)^2 / (2 sigma^2)), r_k = u - o_k, the levels a_k,
+and m = o_0, s = floor + log(1 + exp(o_1)):
 
-    name    loss of one sample                                              decodes to
-    l1      |o - u|                                                         o
-    mse     (o - u)^2                                                       o
-    huber   (o - u)^2 / (2 beta) up to beta, |o - u| - beta / 2 beyond      o
-    dex     -log q_c                                      Rothe 2015        e
-    lde     -sum_k p_k log q_k                            Chu 2018          e
-    dldl    sum_k p_k log(p_k / q_k) + alpha |e - u|      Gao 2018          e
-    l2cs    -log q_c + alpha (e - u)^2                    Abdelrahman 2022  e
-    or      -sum_{k < c} log P_k - sum_{k >= c} log(1 - P_k)    Niu 2016    sum_k P_k
-    corn    -sum_{k < c} log P_k - log(1 - P_c)           Shi 2021          sum_k prod_{i <= k} P_i
+    name      loss of one sample                                            decodes to
+    l1        |o - u|                                                       o
+    mse       (o - u)^2                                                     o
+    huber     (o - u)^2 / (2 beta) up to beta, |o - u| - beta / 2 beyond    o
+    dex       -log q_c                                    Rothe 2015        e
+    lde       -sum_k p_k log q_k                          Chu 2018          e
+    dldl      sum_k p_k log(p_k / q_k) + alpha |e - u|    Gao 2018          e
+    l2cs      -log q_c + alpha (e - u)^2                  Abdelrahman 2022  e
+    or        -sum_{k < c} log P_k - sum_{k >= c} log(1 - P_k)    Niu 2016  sum_k P_k
+    corn      -sum_{k < c} log P_k - log(1 - P_c)         Shi 2021          sum_k prod_{i <= k} P_i
+    quantile  2 mean_k max(a_k r_k, (a_k - 1) r_k)        Koenker 1978      the median
+    gaussian  [s^(2 beta)] (log s + ((u - m) / s)^2 / 2 + log(2 pi) / 2)    m
+              with no gradient through [.]                Seitzer 2022
+
+The paper's seven are l1, mse, huber, dex, dldl, or and corn. quantile and gaussian are trained for
+a distribution, and the binned heads have one, too: `Head.quantiles`. The quantiles of quantile are
+its outputs in rising order, which never cross; sorting can only lower the loss (Chernozhukov 2010).
+With the level 1/2 alone its loss is l1; with many levels it is about the CRPS.
 
     option    default   heads       what it is
     beta      1         huber       where the square ends, in scales
+    beta      0.5       gaussian    0: the likelihood; 1: means are learned as by mse. An exact
+                                    solution is that of 0, since [.] is for training by steps
+    floor     0.001     gaussian    the least standard deviation, in scales
+    levels    9 levels  quantile    those of the quantiles, from 0.025 to 0.975; 0.5 among them
     sigma     2         dldl lde    the width of the target distribution, in bins
     alpha     1         dldl l2cs   the weight of the error of the expectation, in bins. Released
                                     code counts in target units: alpha = step (dldl) or step^2
@@ -52,12 +66,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rnc.heads.distributions import LEVELS as LEVELS
+from rnc.heads.distributions import check_levels, of_masses
 from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
 from rnc.metrics import Columns, Values, as_columns
 
 PerTarget = float | Sequence[float] | None
 _Axis = tuple[float, float, int]  # shift, scale, bins
 MOST_STEPS = 10_000
+NO_DISTRIBUTION = (
+    "Head {head!r} predicts one number, not a distribution that has quantiles. Train with --head "
+    "quantile (head='quantile'), gaussian or a binned head; or use predict_interval, which takes "
+    "any head."
+)
 
 
 @dataclass(frozen=True)
@@ -131,7 +152,7 @@ class Head(nn.Module):
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
-        self.widths = [self.spec.width(bins) for bins in config.bins]
+        self.widths = [self.spec.width(bins, config.options) for bins in config.bins]
         self.linear = nn.Linear(config.d, sum(self.widths))
 
     @property
@@ -167,6 +188,41 @@ class Head(nn.Module):
         u = [self.spec.decode(block, options).double() for block in blocks]
         axes = zip(u, self.config.shift, self.config.scale, strict=True)
         return torch.stack([shift + scale * v for v, shift, scale in axes], dim=1)
+
+    @property
+    def has_distribution(self) -> bool:
+        """Whether it says how targets scatter, not only where they are."""
+        return self.spec.masses is not None or self.spec.quantiles is not None
+
+    def quantiles(self, outputs: Tensor, levels: Sequence[float] = LEVELS) -> Tensor:
+        """Quantiles at any levels, in the units of the targets: (n, .), q -> (n, t, q) in float64.
+
+        Those of a higher level are never lower. How they are made is in `rnc.heads.distributions`.
+
+        >>> head = make_head("gaussian", 8, torch.tensor([20.0, 30.0, 64.0]))
+        >>> head.quantiles(head(torch.randn(5, 8)), [0.1, 0.5, 0.9]).shape
+        torch.Size([5, 1, 3])
+        """
+        given = torch.tensor(check_levels(levels), dtype=torch.float64, device=outputs.device)
+        rising, order = given.sort()
+        u = [self._quantiles(block, rising) for block in self._blocks(outputs)]
+        columns = torch.stack(u, dim=1).sort(dim=2).values[..., order.argsort()]
+        shift, scale = (
+            given.new_tensor(v)[:, None] for v in (self.config.shift, self.config.scale)
+        )
+        return shift + scale * columns
+
+    def _quantiles(self, block: Tensor, levels: Tensor) -> Tensor:
+        if self.spec.masses is not None:
+            return of_masses(self.spec.masses(block, self.config.options), levels)
+        if self.spec.quantiles is None:
+            raise ValueError(NO_DISTRIBUTION.format(head=self.config.name))
+        return self.spec.quantiles(block, levels, self.config.options)
+
+    def masses(self, outputs: Tensor) -> list[Tensor]:
+        """Of a binned head: the probabilities of the classes of each target, t times (n, b)."""
+        assert self.spec.masses is not None
+        return [self.spec.masses(block, self.config.options) for block in self._blocks(outputs)]
 
     def _blocks(self, outputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs of each target."""
@@ -206,7 +262,7 @@ def head_config(
         name: one of HEADS.
         d: number of features.
         train_targets: (m,) or (m, t).
-        shift: for l1, mse and huber, what to subtract: the mean.
+        shift: for heads without bins, what to subtract: the mean.
         scale: and to divide by: the standard deviation.
         low: for binned heads, the lowest class centre: the lowest target. Targets beyond the
             classes count as the nearest class.

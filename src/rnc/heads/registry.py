@@ -1,22 +1,24 @@
 """The heads by name: each is a loss and a decoding of one target, with their options."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
+
+from rnc.heads.distributions import LEVELS, between_levels, of_normal
 
 HeadOptions = Mapping[str, Any]
-"""The options of a head by name: numbers, words or switches."""
+"""The options of a head by name: numbers, words, switches or several numbers."""
 
 
 class HeadOption(NamedTuple):
     """An option of a head; a value has the type of the default."""
 
-    default: float | str | bool
+    default: float | str | bool | tuple[float, ...]
     check: Callable[[Any], bool]
     needed: str
     """What `check` asks for, as the error says it: "> 0"."""
@@ -33,8 +35,9 @@ class HeadSpec(NamedTuple):
     loss: Callable[[Tensor, Tensor, HeadOptions], Tensor]
     decode: Callable[[Tensor, HeadOptions], Tensor]
     options: Mapping[str, HeadOption] = {}
-    outputs: int | Callable[[int], int] = 1
-    """How many outputs a target has: a number, or a function of its number of bins."""
+    outputs: int | Callable[[int, HeadOptions], int] = 1
+    """How many outputs a target has: a number, or a function of its number of bins and of the
+    options."""
     binned: bool = False
     """Whether u counts in bins from low to high. Otherwise it counts in scales from a shift."""
     outputs_are_values: bool = False
@@ -43,15 +46,23 @@ class HeadSpec(NamedTuple):
     linear: bool = False
     """Whether the loss grows as the error does. Then its gradient is the same in all units, and
     SGD needs units to suit its rates (rnc.training.objectives)."""
+    masses: Callable[[Tensor, HeadOptions], Tensor] | None = None
+    """Of a binned head: `masses(outputs, options)`, the probability of every class, (n, b)."""
+    quantiles: Callable[[Tensor, Tensor, HeadOptions], Tensor] | None = None
+    """Of any other head: `quantiles(outputs, levels, options)`, for rising levels (q,) in float64,
+    is (n, q) in the units of u. A head without both says nothing about the spread of targets."""
+    chosen_by_loss: bool = False
+    """Whether the loss of validation chooses among exact solutions. Of a head that is trained for
+    its distribution the error of predictions sees a part only."""
 
     @property
     def place(self) -> tuple[str, ...]:
         """What says where u = 0 is and how large 1 is."""
         return ("low", "high", "step") if self.binned else ("shift", "scale")
 
-    def width(self, bins: int) -> int:
+    def width(self, bins: int, options: HeadOptions) -> int:
         """The number of outputs of a target with that many bins."""
-        return self.outputs if isinstance(self.outputs, int) else self.outputs(bins)
+        return self.outputs if isinstance(self.outputs, int) else self.outputs(bins, options)
 
     def complete(self, name: str, given: HeadOptions) -> dict[str, Any]:
         """Every option of the head with this name: those given, checked, and else the default."""
@@ -61,12 +72,23 @@ class HeadSpec(NamedTuple):
         options: dict[str, Any] = {}
         for option, (default, check, needed) in self.options.items():
             value = given.get(option, default)
-            if type(default) is float and isinstance(value, Real) and not isinstance(value, bool):
-                value = float(value)
+            value = _as_type_of(default, value)
             if type(value) is not type(default) or not check(value):
                 raise ValueError(f"{option} must be {needed}; got {given[option]!r}.")
             options[option] = value
         return options
+
+
+def _as_type_of(default: object, value: Any) -> Any:
+    """A number as a float, and one or several as a tuple of them, where the default is such."""
+    if isinstance(default, tuple):
+        several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        return tuple(map(float, several)) if all(map(_is_number, several)) else value
+    return float(value) if type(default) is float and _is_number(value) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def no_option(head: str, option: str, value: object, known: Iterable[str]) -> ValueError:
@@ -97,6 +119,41 @@ def _huber(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
 
 def _first(outputs: Tensor, options: HeadOptions) -> Tensor:
     return outputs[:, 0]
+
+
+# ------------------------------------------------- outputs that are a distribution of the target
+
+
+def _quantile(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    levels = u.new_tensor(options["levels"])
+    gaps = u[:, None] - outputs
+    return 2 * torch.maximum(levels * gaps, (levels - 1) * gaps).mean(dim=1)
+
+
+def _median(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return outputs.sort(dim=1).values[:, options["levels"].index(0.5)]
+
+
+def _learned_quantiles(outputs: Tensor, levels: Tensor, options: HeadOptions) -> Tensor:
+    return between_levels(outputs.double().sort(dim=1).values, options["levels"], levels)
+
+
+def _gaussian(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
+    mean, scale = _normal(outputs, options)
+    likelihood = scale.log() + ((u - mean) / scale).square() / 2 + math.log(2 * math.pi) / 2
+    beta: float = options["beta"]
+    return scale.detach() ** (2 * beta) * likelihood
+
+
+def _normal_quantiles(outputs: Tensor, levels: Tensor, options: HeadOptions) -> Tensor:
+    return of_normal(*_normal(outputs, options), levels)
+
+
+def _normal(outputs: Tensor, options: HeadOptions) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation, in float64: the square of a large error leaves float32."""
+    mean, width = outputs.double().unbind(1)
+    floor: float = options["floor"]
+    return mean, floor + softplus(width)
 
 
 # ---------------------------------- outputs that count in bins: one per class or per threshold
@@ -170,13 +227,47 @@ def _count(above: Tensor, options: HeadOptions) -> Tensor:
     return (above > 0.5).sum(dim=1) if options["decode"] == "class" else above.sum(dim=1)
 
 
+def _class_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return outputs.double().softmax(dim=1)
+
+
+def _or_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
+    # Sorted, they fall as probabilities to be above a rising threshold do; the mean is the same.
+    return _between(outputs.double().sigmoid().sort(dim=1, descending=True).values)
+
+
+def _corn_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return _between(outputs.double().sigmoid().cumprod(dim=1))
+
+
+def _between(above: Tensor) -> Tensor:
+    """Masses of classes from the probabilities to be above each: (n, b - 1) -> (n, b)."""
+    one, none = above.new_ones(len(above), 1), above.new_zeros(len(above), 1)
+    return torch.cat([one, above], dim=1) - torch.cat([above, none], dim=1)
+
+
 # --------------------------------------------------------------------------------- by name
 
 
 def _over_classes(
     loss: Callable[[Tensor, Tensor, HeadOptions], Tensor], options: Mapping[str, HeadOption]
 ) -> HeadSpec:
-    return HeadSpec(loss, _expectation, options, lambda bins: bins, binned=True)
+    return HeadSpec(
+        loss, _expectation, options, lambda bins, _: bins, binned=True, masses=_class_masses
+    )
+
+
+def _over_thresholds(
+    loss: Callable[[Tensor, Tensor, HeadOptions], Tensor],
+    decode: Callable[[Tensor, HeadOptions], Tensor],
+    masses: Callable[[Tensor, HeadOptions], Tensor],
+) -> HeadSpec:
+    return HeadSpec(loss, decode, _COUNTED, lambda bins, _: bins - 1, binned=True, masses=masses)
+
+
+def _are_levels(levels: tuple[float, ...]) -> bool:
+    rise = all(low < high for low, high in zip((0.0, *levels), (*levels, 1.0), strict=True))
+    return rise and 0.5 in levels
 
 
 _DECODE = ("mean", "class")
@@ -184,6 +275,9 @@ _BETA = HeadOption(1.0, lambda beta: 0 < beta < math.inf, "> 0")
 _SIGMA = {"sigma": HeadOption(2.0, lambda sigma: 0.01 <= sigma < math.inf, ">= 0.01")}
 _ALPHA = {"alpha": HeadOption(1.0, lambda alpha: 0 <= alpha < math.inf, ">= 0")}
 _ORIGINAL = {"original": HeadOption(False, lambda original: True, "a bool")}
+_LEVELS = HeadOption(LEVELS, _are_levels, "rising levels above 0 and below 1 with 0.5 among them")
+_FLOOR = HeadOption(0.001, lambda floor: 1e-6 <= floor < math.inf, ">= 1e-6")
+_WEIGHTED = HeadOption(0.5, lambda beta: 0 <= beta <= 1, "from 0 to 1")
 _COUNTED = {"decode": HeadOption("mean", lambda decode: decode in _DECODE, f"one of {_DECODE}")}
 
 HEADS: dict[str, HeadSpec] = {
@@ -192,10 +286,28 @@ HEADS: dict[str, HeadSpec] = {
     "huber": HeadSpec(_huber, _first, {"beta": _BETA}, outputs_are_values=True, linear=True),
     "dex": _over_classes(_dex, {}),
     "dldl": _over_classes(_dldl, _SIGMA | _ALPHA | _ORIGINAL),
-    "or": HeadSpec(_or, _or_count, _COUNTED, lambda bins: bins - 1, binned=True),
-    "corn": HeadSpec(_corn, _corn_count, _COUNTED, lambda bins: bins - 1, binned=True),
+    "or": _over_thresholds(_or, _or_count, _or_masses),
+    "corn": _over_thresholds(_corn, _corn_count, _corn_masses),
     "l2cs": _over_classes(_l2cs, _ALPHA | _ORIGINAL),
     "lde": _over_classes(_lde, _SIGMA),
+    "quantile": HeadSpec(
+        _quantile,
+        _median,
+        {"levels": _LEVELS},
+        lambda _, options: len(options["levels"]),
+        outputs_are_values=True,
+        linear=True,
+        quantiles=_learned_quantiles,
+        chosen_by_loss=True,
+    ),
+    "gaussian": HeadSpec(
+        _gaussian,
+        _first,
+        {"beta": _WEIGHTED, "floor": _FLOOR},
+        2,
+        quantiles=_normal_quantiles,
+        chosen_by_loss=True,
+    ),
 }
 
 

@@ -1,12 +1,16 @@
 """The head on a frozen encoder, solved exactly instead of trained step by step.
 
-On fixed features the losses of l1, mse, huber, dex, lde, or and corn are convex in a linear head.
-So features are computed once, centred and divided by one common scale, and the loss over all of
-them is minimised (`rnc.training.solver`) for several strengths of ridge penalty; validation picks
-one. A scale for each feature would blow up those that are active for a few training samples only.
+On fixed features the losses of l1, mse, huber, dex, lde, or, corn and quantile are convex in a
+linear head. So features are computed once, centred and divided by one common scale, and the loss
+over all of them is minimised (`rnc.training.solver`) for several strengths of ridge penalty;
+validation picks one. A scale for each feature would blow up those that are active for a few
+training samples only.
 
-l1, mse and huber are solved in standard deviations of the targets and then converted to the scale
-of the head, so that penalties mean the same whatever that is.
+l1, mse, huber and quantile are solved in standard deviations of the targets and then converted to
+the scale of the head, so that penalties mean the same whatever that is.
+
+Validation picks by the error of predictions; for quantile and gaussian by their loss, which judges
+the whole distribution.
 
 Validation may also pick a balance: the exponent k of sample weights density(y)^-k, see
 `rnc.training.balance`. All penalties are tried with k = 0, all exponents with the best of them, and
@@ -133,8 +137,12 @@ class _Solved(NamedTuple):
     balance: float
     penalty: float
     error: float
+    judged: float
+    """What chooses: the error, or the mean of the losses."""
     predicted: Tensor
     """For validation, (m, t)."""
+    losses: Tensor | None
+    """Of validation, (m,), for a head that is chosen by its loss."""
     weight: Tensor
     """On standardised features, in deviations of the targets."""
     bias: Tensor
@@ -186,19 +194,23 @@ class _Data:
         The standard error is that over blocks of rows, or of whole groups: a block of many rows
         then weighs more, as it does in the error.
         """
-        truth, blocks = self.val_targets.cpu(), self._val_blocks()
-        errors = [
-            [self.measure(found.cpu()[rows], truth[rows]) for rows in blocks]
-            for found in (other.predicted, one.predicted)
-        ]
-        gains = torch.tensor(errors[0]) - torch.tensor(errors[1])
+        blocks = self._val_blocks()
+        gains = self._by_block(other, blocks) - self._by_block(one, blocks)
         if self.of_group is None:
             error = gains.std() / math.sqrt(len(blocks))
         else:
-            sizes = torch.tensor([float(len(truth[rows])) for rows in blocks])
+            sizes = torch.tensor([float(len(self.val_targets[rows])) for rows in blocks])
             mean = (sizes * gains).sum() / sizes.sum()
             error = (sizes * (gains - mean)).square().sum().sqrt() / sizes.sum()
-        return bool(one.error < other.error - SURE * error)
+        return bool(one.judged < other.judged - SURE * error)
+
+    def _by_block(self, found: _Solved, blocks: list[slice | Tensor]) -> Tensor:
+        """What judges a solution, for each block of validation rows."""
+        if found.losses is not None:
+            losses = found.losses.cpu()
+            return torch.stack([losses[rows].mean() for rows in blocks]).float()
+        predicted, truth = found.predicted.cpu(), self.val_targets.cpu()
+        return torch.tensor([self.measure(predicted[rows], truth[rows]) for rows in blocks])
 
     def _val_blocks(self) -> list[slice | Tensor]:
         """Rows of validation in _BLOCKS parts, or as many as there are; groups stay together."""
@@ -251,13 +263,19 @@ class _Search:
 
     @torch.no_grad()
     def _as_it_is(self, balance: float, penalty: float) -> _Solved:
-        data, linear = self.data, self.trial.linear
-        parts = (rows for _, rows in data.val_standard.parts())
-        predicted = torch.cat([self.trial.decode(self.trial(rows)) for rows in parts])
+        data, head = self.data, self.trial
+        parts, found = [], []
+        for index, rows in data.val_standard.parts():
+            outputs = head(rows)
+            parts.append(head.decode(outputs))
+            if head.spec.chosen_by_loss:
+                found.append(head.loss(outputs, data.val_targets[index]))
+        predicted, losses = torch.cat(parts), torch.cat(found) if found else None
         is_finite = bool(predicted.isfinite().all())
         error = data.measure(predicted, data.val_targets) if is_finite else math.inf
-        weight, bias = linear.weight.detach().clone(), linear.bias.detach().clone()
-        return _Solved(balance, penalty, error, predicted, weight, bias)
+        judged = error if losses is None or not is_finite else float(losses.mean())
+        weight, bias = (value.detach().clone() for value in head.parameters())
+        return _Solved(balance, penalty, error, judged, predicted, losses, weight, bias)
 
     def balanced(self, start: _Solved) -> _Solved:
         """The best of all balances with a penalty, and of what is next to it from there on."""
@@ -266,14 +284,14 @@ class _Search:
             near = [(balance, best.penalty) for balance in _beside(EXPONENTS, best.balance)]
             near += [(best.balance, penalty) for penalty in _beside(PENALTIES, best.penalty)]
             better = _best(self.solve(*pair) for pair in near)
-            if better.error >= best.error:
+            if better.judged >= best.judged:
                 break
             best = better
         return best
 
 
 def _best(found: Iterable[_Solved]) -> _Solved:
-    return min(found, key=lambda one: one.error)
+    return min(found, key=lambda one: one.judged)
 
 
 def _beside(values: Sequence[float], value: float) -> list[float]:
@@ -286,9 +304,12 @@ def _beside(values: Sequence[float], value: float) -> list[float]:
 def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:
     """The head with standard deviations for scales, and by how much that divides each output.
 
-    huber has one beta, so that its scales all change by one factor: their mean.
+    huber has one beta, so that its scales all change by one factor: their mean. gaussian gets the
+    beta 0: with any other its loss has no gradient in the usual sense, and no minimum.
     """
     spec = HEADS[config.name]
+    if config.name == "gaussian":
+        config = dataclasses.replace(config, options={**config.options, "beta": 0.0})
     if not spec.outputs_are_values:
         return config, torch.ones(1)
     columns = zip(as_columns(targets, "targets").T, config.scale, strict=True)
@@ -299,5 +320,5 @@ def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Ten
         options = {"beta": options["beta"] / units[0]}
     scales = tuple(own * unit for own, unit in zip(config.scale, units, strict=True))
     config = dataclasses.replace(config, scale=scales, options=options)
-    by_output = [unit for unit in units for _ in range(spec.width(1))]
+    by_output = [unit for unit in units for _ in range(spec.width(1, options))]
     return config, torch.tensor(by_output, dtype=torch.float64)

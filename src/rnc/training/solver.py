@@ -2,12 +2,13 @@
 
     mean_i w_i loss(W x_i + b, y_i) + penalty |W|^2
 
-mse, huber, and l1 with a rounded corner are means over the targets. Each is solved by itself, by
-Newton's method, which ends after a few steps: the slope of the loss is curvature * clamp(r, -knee,
-knee) of the residual r, so that between two knees the objective is a parabola and Newton's step is
-exact. Only samples with |r| <= knee bend it; the matrix of their features is kept and changed by
-those that come and go. Along each direction the minimum is found exactly, from the sorted knees.
-(Madsen and Nielsen 1993, "A finite smoothing algorithm for linear l1 estimation".)
+mse, huber, and l1 with a rounded corner are means over the targets, and quantile is one over the
+levels, too. Each is solved by itself, by Newton's method, which ends after a few steps: the slope
+of the loss is curvature * clamp(r, -knee, knee) + tilt of the residual r, so that between two knees
+the objective is a parabola and Newton's step is exact. Only samples with |r| <= knee bend it; the
+matrix of their features is kept and changed by those that come and go. Along each direction the
+minimum is found exactly, from the sorted knees. (Madsen and Nielsen 1993, "A finite smoothing
+algorithm for linear l1 estimation".)
 
 Other heads take L-BFGS.
 """
@@ -23,6 +24,8 @@ from rnc.training.blocks import Blocks, Held, as_blocks, pulled, times
 
 ROUNDED_CORNER = 0.03
 """How far from 0 the corner of l1 is rounded off, in scales of the head."""
+QUANTILE_CORNER = 0.01
+"""That of quantile: as if targets had noise of 0.006 deviations, which makes quantiles wider."""
 FLAT = 1e-10
 """A gradient that counts as 0, of features and targets that are standardised."""
 LEAST_BEND = 1e-6
@@ -30,20 +33,24 @@ LEAST_BEND = 1e-6
 
 
 class Slope(NamedTuple):
-    """The slope of a loss, curvature * clamp(r, -knee, knee), at the residual r."""
+    """The slope of a loss, curvature * clamp(r, -knee, knee) + tilt, at the residual r."""
 
     knee: float
     curvature: float
+    tilt: float = 0.0
 
 
-def slope_of(config: HeadConfig) -> Slope | None:
-    """The slope of a head's loss, with the corner of l1 rounded off; None if it is another one."""
+def slopes_of(config: HeadConfig) -> list[Slope]:
+    """The slopes of a head's loss along its outputs, corners rounded off; none if it has others."""
     if config.name == "mse":
-        return Slope(math.inf, 2.0)
+        return [Slope(math.inf, 2.0)]
     if config.name in ("l1", "huber"):
         knee = ROUNDED_CORNER if config.name == "l1" else float(config.options["beta"])
-        return Slope(knee, 1 / knee)
-    return None
+        return [Slope(knee, 1 / knee)]
+    if config.name == "quantile":
+        levels: tuple[float, ...] = config.options["levels"]
+        return [Slope(QUANTILE_CORNER, 1 / QUANTILE_CORNER, 1 - 2 * level) for level in levels]
+    return []
 
 
 def make_solver(head: Head, features: Tensor | Blocks, targets: Tensor) -> "Newton | Lbfgs":
@@ -51,10 +58,10 @@ def make_solver(head: Head, features: Tensor | Blocks, targets: Tensor) -> "Newt
 
     The features are (n, d), centred and of about unit size, in float64; targets are (n, t).
     """
-    slope, features = slope_of(head.config), as_blocks(features)
-    if slope is None:
+    slopes, features = slopes_of(head.config), as_blocks(features)
+    if not slopes:
         return Lbfgs(head, features, targets)
-    return Newton(head, slope, features, targets)
+    return Newton(head, slopes, features, targets)
 
 
 class Lbfgs:
@@ -90,9 +97,9 @@ class Lbfgs:
 
 
 class Newton:
-    """A loss whose slope has two knees, by Newton's method, one target after the other."""
+    """A loss whose slope has two knees, by Newton's method, one output after the other."""
 
-    def __init__(self, head: Head, slope: Slope, features: Blocks, targets: Tensor) -> None:
+    def __init__(self, head: Head, slopes: list[Slope], features: Blocks, targets: Tensor) -> None:
         self.head, self.basis = head, None
         # With fewer samples than features, ridge weights are sums of the samples' features.
         if isinstance(features, Held) and features.shape[1] > features.shape[0]:
@@ -101,8 +108,9 @@ class Newton:
         rows, width = features.map(_with_one), features.shape[1] + 1
         columns = zip(targets.unbind(1), head.config.shift, head.config.scale, strict=True)
         self.each = [
-            OneTarget(rows, width, (y.double() - shift) / scale, slope)
+            OneOutput(rows, width, (y.double() - shift) / scale, slope)
             for y, shift, scale in columns
+            for slope in slopes
         ]
 
     def weigh(self, weights: Tensor) -> None:
@@ -128,8 +136,8 @@ def _with_one(rows: Tensor) -> Tensor:
     return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
 
 
-class OneTarget:
-    """The loss of one target, sum_i share_i loss(rows_i . weight - u_i); the bias comes last."""
+class OneOutput:
+    """The loss of one output, sum_i share_i loss(rows_i . weight - u_i); the bias comes last."""
 
     def __init__(self, rows: Blocks, width: int, u: Tensor, slope: Slope) -> None:
         self.rows, self.width, self.u, self.slope = rows, width, u, slope
@@ -144,7 +152,7 @@ class OneTarget:
 
     def minimise(self, weight: Tensor, penalty: float, steps: int) -> Tensor:
         """The weights at the minimum, from given ones on."""
-        knee, curvature = self.slope
+        knee, curvature, tilt = self.slope
         ridge = torch.full_like(weight, 2 * penalty)
         ridge[-1] = 0
         least = ridge.clone()
@@ -152,6 +160,7 @@ class OneTarget:
         residuals, length = times(self.rows, weight) - self.u, weight.new_ones(())
         for _ in range(steps):
             pull = self.shares * curvature * residuals.clamp(-knee, knee)
+            pull = pull + self.shares * tilt if tilt else pull
             gradient = pulled(self.rows, pull) + ridge * weight
             if not (gradient.abs().max() > FLAT) & (length > 0):
                 break
@@ -175,7 +184,7 @@ class OneTarget:
 
     def _length(self, residuals: Tensor, change: Tensor, slope: Tensor, ridge: Tensor) -> Tensor:
         """How often the change takes the slope along it, which is negative at first, to 0."""
-        knee, curvature = self.slope
+        knee, curvature, _ = self.slope
         if math.isinf(knee):
             return torch.ones_like(slope)
         bend = self.shares * curvature * change.square()
