@@ -14,6 +14,7 @@ from rnc.data.source import DataSource
 from rnc.run.evaluate import evaluate_run
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
+from rnc.run.reference import reference_of
 from rnc.run.write import write_evaluation
 from rnc.training.recipes import build_regressor
 
@@ -56,6 +57,7 @@ def untrained(
 ) -> RunFolder:
     """A run whose model is as it was born: all files, and no training."""
     model = build_regressor(table, config)
+    model.reference = reference_of(model, table)
     model.save(folder, {"fit": config.to_json(), "data": {} if data is None else data.to_json()})
     write_evaluation(evaluate_run(model, table, config), folder)
     run = RunFolder(folder, table)

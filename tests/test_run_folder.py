@@ -10,10 +10,10 @@ import torch
 from evaluation_cases import FAST, data_of, fitted, houses, table_of, untrained
 from rnc.data import DataError
 from rnc.files import read_tensors, write_tensors
+from rnc.intervals.reference import read_reference
 from rnc.run.fit import fit_run
 from rnc.run.folder import TRAIN_TARGETS_FILE, DoesNotApply, RunFolder
 from rnc.run.other import evaluate_other
-from rnc.run.reference import read_reference
 
 
 @pytest.fixture(scope="module")

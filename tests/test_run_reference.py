@@ -9,18 +9,17 @@ import torch
 
 from evaluation_cases import FAST, images_of, table_of, untrained
 from rnc.files import read_tensors, write_tensors
+from rnc.intervals.reference import REFERENCE_FILE, read_reference
 from rnc.model import Regressor
 from rnc.run import reference as kept
 from rnc.run.folder import RunFolder
-from rnc.run.reference import REFERENCE_FILE, read_reference, reference_of, write_reference
+from rnc.run.reference import reference_of
 from rnc.training.recipes import build_regressor
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    run = untrained(tmp_path_factory.mktemp("run"), table_of())
-    write_reference(run.model, run.table, run.path)
-    return run
+    return untrained(tmp_path_factory.mktemp("run"), table_of())
 
 
 def test_it_holds_all_training_samples_of_a_small_run(run: RunFolder) -> None:
@@ -96,15 +95,19 @@ def test_a_training_that_diverged_has_none() -> None:
 
 
 def test_an_older_run_is_told_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"has no reference\.safetensors.*rnc resume"):
+    with pytest.raises(
+        FileNotFoundError, match=r"has no reference\.safetensors.*rnc evaluate .* --with neigh"
+    ):
         read_reference(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["features", "targets", "names", "distances", "rows"])
+@pytest.mark.parametrize("name", ["features", "targets", "names", "distances", "rows", "samples"])
 def test_a_damaged_file_is_named(name: str, run: RunFolder, tmp_path: Path) -> None:
     tensors = read_tensors(run.path / REFERENCE_FILE)[0]
     write_tensors(tmp_path / REFERENCE_FILE, tensors | {name: tensors[name][:1]})
-    with pytest.raises(ValueError, match=r"reference\.safetensors cannot be used.*rnc resume"):
+    with pytest.raises(
+        ValueError, match=r"reference\.safetensors cannot be used.*rnc evaluate .* --with neigh"
+    ):
         read_reference(tmp_path)
     write_tensors(tmp_path / REFERENCE_FILE, {k: v for k, v in tensors.items() if k != name})
     with pytest.raises(ValueError, match=f"there is no {name}"):

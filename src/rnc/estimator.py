@@ -30,8 +30,10 @@ from rnc.data.splits import make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
+from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
+from rnc.run.reference import reference_of
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
 
@@ -178,6 +180,7 @@ class RnCRegressor(
         with torch.random.fork_rng(range(torch.cuda.device_count()) if touches_gpus else ()):
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
+        model.reference = reference_of(model, table)
         self.model_, self.history_ = model, history
         self.n_iter_ = sum(record.epoch > 0 for record in history)
         self._n_features_out, self._y_dims = model.head.config.d, targets.ndim
@@ -193,6 +196,14 @@ class RnCRegressor(
         """Features, as the encoder gives them: (n, ...) -> (n, d)."""
         validation.check_is_fitted(self)
         return self.model_.embed(self._new(X))
+
+    def explain(self, X: ArrayLike, k: int = EXPLAIN_NEIGHBOURS) -> Explanation:
+        """The k nearest training samples of each row in feature space: what predictions rest on.
+
+        `explain(X).rows` (n, k) are rows of the X that the model was fitted on.
+        """
+        validation.check_is_fitted(self)
+        return self.model_.explain(self._new(X), k)
 
     def _train(self, model: Regressor, table: Table, config: FitConfig) -> list[Record]:
         history = []

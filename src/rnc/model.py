@@ -3,7 +3,8 @@
 predict, embed     raw data: files, tables, arrays, pictures -> predictions (n, t), features (n, d)
 prepare            raw data -> samples as a Table holds them
 predict_prepared, embed_prepared    the same for these
-save, load         config.json and model.safetensors
+explain            raw data -> the nearest training samples of each
+save, load         config.json, model.safetensors and reference.safetensors
 """
 
 import copy
@@ -27,6 +28,8 @@ from rnc.data.source import stored_side
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
+from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
+from rnc.intervals.reference import REFERENCE_FILE, Reference
 from rnc.json_types import damaged
 from rnc.model_config import CONFIG_ADVICE, model_config_of
 from rnc.model_config import CONFIG_FILE as CONFIG_FILE
@@ -64,6 +67,11 @@ class Regressor(nn.Module):
         self.input_scale: Tensor
         self.register_buffer("input_shift", torch.zeros(channels, 1))
         self.register_buffer("input_scale", torch.ones(channels, 1))
+        self.reference: Reference | None = None
+        """Training samples to compare others with; `rnc.explainer` reads them from the folder when
+        they are needed."""
+        self.folder: Path | None = None
+        """Where the model was loaded from."""
 
     def replace_head(self, config: HeadConfig) -> None:
         """Put a new head on the encoder."""
@@ -131,6 +139,26 @@ class Regressor(nn.Module):
             warnings.warn(note, DataWarning, stacklevel=2)
         return self.steady().embed_prepared(inputs.x, batch_size=batch_size)
 
+    def explain(
+        self,
+        data: Any,
+        k: int = EXPLAIN_NEIGHBOURS,
+        *,
+        images: str | Path | None = None,
+        image_column: str = "auto",
+        batch_size: int = 256,
+    ) -> Explanation:
+        """The k nearest training samples of raw data in feature space: what predictions rest on.
+
+        The other arguments are those of `predict`. `rnc predict --explain` writes the same.
+        """
+        from rnc.explainer import explainer_of
+
+        explain = explainer_of(self, k)  # raises before data are read
+        return explain(
+            self.embed(data, images=images, image_column=image_column, batch_size=batch_size)
+        )
+
     def prepare(
         self,
         data: Any,
@@ -173,7 +201,7 @@ class Regressor(nn.Module):
         """
         if self.config.kind != "table" or self.config.encoder == "own":
             return self
-        model = copy.deepcopy(self)
+        model = copy.deepcopy(self, {id(self.reference): self.reference})
         model.encoder = _InFloat64(model.encoder)
         model.head.double()
         return model
@@ -227,14 +255,20 @@ class Regressor(nn.Module):
                 module.training = True
 
     def save(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
-        """Write config.json and model.safetensors into a folder.
+        """Write config.json and model.safetensors into a folder, and what else the model keeps.
 
         Args:
             folder: made if it is not there.
             extra: further entries of config.json, such as the FitConfig.
         """
+        from rnc.explainer import kept_reference
+
+        reference = kept_reference(self)
         self.save_config(folder, extra)
+        (Path(folder) / REFERENCE_FILE).unlink(missing_ok=True)  # of the weights that now go
         write_tensors(Path(folder) / MODEL_FILE, self.state_dict())
+        if reference is not None:
+            reference.save(folder)
 
     def save_config(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
         """Write config.json only, as before training."""
@@ -272,6 +306,7 @@ class Regressor(nn.Module):
         advice = f"`rnc resume {folder}` writes it again from its checkpoints; else fit again."
         with damaged(weights, advice):
             fill(model, read_tensors(weights)[0])
+        model.folder = folder
         return model.eval()
 
 

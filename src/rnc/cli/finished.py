@@ -35,6 +35,8 @@ def predict(
         ),
     ] = "predictions.csv",
     embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
+    explain: Annotated[bool, "add the nearest training samples of each prediction"] = False,
+    neighbours: Annotated[int | None, "how many, for --explain; default: 5"] = None,
     overwrite: Annotated[bool, "replace existing files"] = False,
     images: Images = None,
     image_column: Annotated[str, "column of file names"] = "auto",
@@ -50,20 +52,28 @@ def predict(
 
         rnc predict runs/price new.csv -o - | head
 
+        rnc predict runs/price new.csv --explain
+
     Columns that the model does not use, such as an id, come first in the predictions; a true
     target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
-    exit code is 1.
+    exit code is 1. --explain adds the training samples that are nearest in feature space, and
+    whether a sample is out of range: further from all of them than they are from each other.
     """
+    from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS
     from rnc.run.outputs import STDOUT
     from rnc.run.predict import predict_to_files
 
     with friendly():
+        if neighbours is not None and not explain:
+            raise ValueError("--neighbours says how many --explain finds. Add --explain.")
+        k = EXPLAIN_NEIGHBOURS if neighbours is None else neighbours
         with steps_bar() as show:
             made = predict_to_files(
                 run,
                 sources,
                 output,
                 embeddings=embeddings,
+                explain=k if explain else None,
                 overwrite=overwrite,
                 images=images,
                 image_column=image_column,

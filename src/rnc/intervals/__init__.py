@@ -3,6 +3,7 @@
 conformal.py    split conformal intervals: plain, normalised, by bins, joint, from quantiles
 difficulty.py   how hard a sample is, by its nearest training samples in feature space
 promise.py      what coverage chance allows where the promise holds
+explanation.py  what predictions rest on: the nearest training samples of each
 nearest.py      the search for these
 reference.py    the file of training samples that a run keeps to compare with
 """
@@ -13,5 +14,6 @@ from rnc.intervals.conformal import conformal_margin as conformal_margin
 from rnc.intervals.conformal import least_rows as least_rows
 from rnc.intervals.conformal import quantile_margin as quantile_margin
 from rnc.intervals.difficulty import Neighbours as Neighbours
+from rnc.intervals.explanation import Explanation as Explanation
 from rnc.intervals.promise import promised_coverage as promised_coverage
 from rnc.intervals.reference import Reference as Reference

@@ -84,12 +84,15 @@ class Neighbours:
         """Mean distance of training samples to their neighbours, (m,); of 2,000 if m is more."""
         self.spreads = self._spread(own.rows[:, : self.k].long())
 
-    def nearest(self, features: Values) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def nearest(
+        self, features: Values, k: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Distances to the k nearest training samples, near ones first, and which they are.
 
-        Both (n, k). Features that are not finite have none: NaN and -1.
+        Both (n, k), by default with the k of all. Features that are not finite have none: NaN and
+        -1.
         """
-        distances, rows = self._search(_tensor(features), self.k)
+        distances, rows = self._search(_tensor(features), self.k if k is None else k)
         return distances.numpy(), rows.numpy()
 
     def difficulty(self, features: Values) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ targets     float64 (m, t), in their own units
 names       uint8, a JSON list of m texts, as predictions.csv would call the samples
 distances   float32 (s, 25) of up to 2,000 of them to the nearest others, near ones first
 rows        int32 (s, 25), which these are
+samples     int64 (m,), their rows in the data of the run, from 0
 total       int64 (1,), training samples that they were drawn from
 """
 
@@ -38,6 +39,8 @@ class Reference:
     """(m, t)"""
     names: NDArray[np.str_]
     """(m,)"""
+    rows: NDArray[np.int64]
+    """(m,) in the data that they are from."""
     own: OwnNeighbours
     """Their neighbours among themselves, up to 25 of each."""
     total: int
@@ -50,6 +53,15 @@ class Reference:
         """The search for the k nearest of them, without another search among themselves."""
         return Neighbours(torch.from_numpy(self.features), self.targets, k, beta, own=self.own)
 
+    def check_width(self, d: int, t: int, folder: Path) -> None:
+        """Raise unless these are samples of a model with d features and t targets."""
+        if (self.features.shape[1], self.targets.shape[1]) != (d, t):
+            raise ValueError(
+                f"{folder / REFERENCE_FILE} is of another model: it has "
+                f"{self.features.shape[1]} features and {self.targets.shape[1]} targets of each "
+                f"sample, the model {d} and {t}. {_remedy(folder)}"
+            )
+
     def save(self, folder: str | Path) -> None:
         """Write reference.safetensors into a folder."""
         names = json.dumps(self.names.tolist()).encode()
@@ -59,17 +71,22 @@ class Reference:
             "names": torch.frombuffer(bytearray(names), dtype=torch.uint8),
             "distances": self.own.distances.float(),
             "rows": self.own.rows.int(),
+            "samples": torch.from_numpy(self.rows),
             "total": torch.tensor([self.total]),
         }
         write_tensors(Path(folder) / REFERENCE_FILE, tensors)
 
 
 def make_reference(
-    features: NDArray[np.float32], targets: Columns, names: NDArray[np.str_], total: int
+    features: NDArray[np.float32],
+    targets: Columns,
+    names: NDArray[np.str_],
+    rows: NDArray[np.int64],
+    total: int,
 ) -> Reference:
-    """A reference of training samples: features (m, d), targets (m, t), names (m,)."""
+    """A reference of training samples: features (m, d), targets (m, t), names and rows (m,)."""
     own = own_neighbours(torch.from_numpy(features), min(OWN_NEIGHBOURS, len(features) - 1))
-    return Reference(features, targets, names, own, total)
+    return Reference(features, targets, names, rows, own, total)
 
 
 def read_reference(folder: str | Path) -> Reference:
@@ -78,25 +95,29 @@ def read_reference(folder: str | Path) -> Reference:
     path = folder / REFERENCE_FILE
     if not path.exists():
         raise FileNotFoundError(
-            f"{folder} has no {REFERENCE_FILE}, the training samples to compare with: an older "
-            f"version made the run. Where its data are at hand, `rnc resume {folder}` writes it."
+            f"{folder} has no {REFERENCE_FILE}, the training samples to compare with. An older "
+            f"version made the run, or its training diverged. {_remedy(folder)}"
         )
-    with damaged(path, f"Write it again with `rnc resume {folder}`."):
+    with damaged(path, _remedy(folder)):
         return _parsed(read_tensors(path)[0])
 
 
+def _remedy(folder: Path) -> str:
+    return f"`rnc evaluate {folder} --with neighbours` writes it, where the data of the run are."
+
+
 def _parsed(tensors: dict[str, Tensor]) -> Reference:
-    needed = ("features", "targets", "names", "distances", "rows", "total")
+    needed = ("features", "targets", "names", "distances", "rows", "samples", "total")
     if absent := [name for name in needed if name not in tensors]:
         raise ValueError(f"needed {', '.join(needed)}; there is no {', '.join(absent)}.")
-    features, targets = tensors["features"], tensors["targets"]
+    features, targets, samples = (tensors[name] for name in ("features", "targets", "samples"))
     names = json.loads(tensors["names"].numpy().tobytes())
     check_json(names, list[str], "names")
     own = OwnNeighbours(tensors["distances"].double(), tensors["rows"].long())
     if (
         features.dim() != 2
         or targets.dim() != 2
-        or not len(features) == len(targets) == len(names) >= 2
+        or not len(features) == len(targets) == len(samples) == len(names) >= 2
         or own.rows.dim() != 2
         or own.rows.shape != own.distances.shape
         or not 0 <= int(own.rows.min()) <= int(own.rows.max()) < len(features)
@@ -106,6 +127,11 @@ def _parsed(tensors: dict[str, Tensor]) -> Reference:
             f"{tuple(features.shape)}, {tuple(targets.shape)}, {len(names)} and "
             f"{tuple(own.rows.shape)}."
         )
-    texts = np.array(names, dtype=np.str_)
-    values = targets.double().numpy()
-    return Reference(features.float().numpy(), values, texts, own, int(tensors["total"][0]))
+    return Reference(
+        features.float().numpy(),
+        targets.double().numpy(),
+        np.array(names, dtype=np.str_),
+        samples.long().numpy(),
+        own,
+        int(tensors["total"][0]),
+    )

@@ -28,7 +28,7 @@ from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder
-from rnc.run.reference import REFERENCE_FILE, write_reference
+from rnc.run.reference import reference_of
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
 from rnc.run.start import check_evaluation, prepare_folder, read_encoder, same_source
@@ -146,9 +146,8 @@ def fit_run(
                 run.write_history(records)
             yield record
         if is_first:
-            (out / REFERENCE_FILE).unlink(missing_ok=True)  # of the weights that now go
+            model.reference = reference_of(model, table)
             model.save(out, entries)
-            write_reference(model, table, out)
             PULSE.now = Step("evaluating")
             evaluation = evaluate_run(model, table, config)
             evaluation.scores.update(_training_scores(records, config, table))

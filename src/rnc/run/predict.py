@@ -15,6 +15,8 @@ from rnc.data.inputs import Inputs, Skipped
 from rnc.data.raw import InputReader, expand
 from rnc.data.source import stored_side
 from rnc.data.stream import NeedsWhole, Piece, stream_inputs
+from rnc.explainer import explainer_of
+from rnc.intervals.explanation import Explainer, Explanation
 from rnc.model import Regressor
 from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, open_features, open_rows
 from rnc.run.predictions import EXTRAS, NAME, extra_columns, given_columns
@@ -37,6 +39,8 @@ class NewPredictions(NamedTuple):
     """What a user should know, such as categories that training has not seen."""
     not_finite: int = 0
     """Samples without a finite prediction; their cells are empty."""
+    explanation: Explanation | None = None
+    """What the predictions rest on, if it was asked for; the frame has its columns, too."""
 
 
 def predict_run(
@@ -47,6 +51,7 @@ def predict_run(
     image_column: str = "auto",
     skip_bad: bool = False,
     features: bool = False,
+    explain: int | None = None,
     progress: bool = True,
 ) -> NewPredictions:
     """Predictions of a run for new samples.
@@ -61,30 +66,57 @@ def predict_run(
         image_column: the column of these names; "auto" finds it.
         skip_bad: leave out broken images instead of raising.
         features: compute features, too.
+        explain: find so many nearest training samples of each, too; None: none.
         progress: show a bar while images are decoded.
     """
     model = Regressor.load(folder)
+    explainer = None if explain is None else explainer_of(model, explain)
     inputs = model.prepare(
         data, images=images, image_column=image_column, skip_bad=skip_bad, progress=progress
     )
-    frame, embedding, bad = _predicted(model, model.steady(), inputs, features=features)
-    notes = inputs.notes + not_finite_note(bad, len(frame))
-    return NewPredictions(frame, embedding, inputs.skipped, notes, len(bad))
+    made = _predicted(model, model.steady(), inputs, explainer, features=features)
+    notes = inputs.notes + not_finite_note(made.bad, len(made.frame))
+    if explainer is not None and made.explanation is not None:
+        notes += explainer.note(int(made.explanation.out_of_range.sum()), len(made.frame))
+    embedding = made.embedding if features else None
+    return NewPredictions(
+        made.frame, embedding, inputs.skipped, notes, len(made.bad), made.explanation
+    )
+
+
+class _Predicted(NamedTuple):
+    frame: pd.DataFrame
+    embedding: NDArray[np.float32] | None
+    bad: list[str]
+    """Samples without a finite prediction."""
+    explanation: Explanation | None
 
 
 def _predicted(
-    model: Regressor, steady: Regressor, inputs: Inputs, *, features: bool
-) -> tuple[pd.DataFrame, NDArray[np.float32] | None, list[str]]:
-    """The rows of the predictions, their features if asked for, and which are not finite."""
+    model: Regressor,
+    steady: Regressor,
+    inputs: Inputs,
+    explainer: Explainer | None,
+    *,
+    features: bool,
+) -> _Predicted:
+    """The rows of the predictions, and what else was asked for."""
     predictions = steady.predict_prepared(inputs.x)
-    columns = {target: predictions[:, i] for i, target in enumerate(model.config.target_names)}
-    embedding = steady.embed_prepared(inputs.x) if features or EXTRAS else None
-    if EXTRAS and embedding is not None:
+    columns: dict[str, NDArray[Any]] = {
+        target: predictions[:, i] for i, target in enumerate(model.config.target_names)
+    }
+    needed = features or bool(EXTRAS) or explainer is not None
+    embedding = steady.embed_prepared(inputs.x) if needed else None
+    explanation = None
+    if embedding is not None:
         columns |= extra_columns(model, embedding)
+        explanation = None if explainer is None else explainer(embedding)
+    if explanation is not None:
+        columns |= explanation.columns([NAME, *columns])
     given = given_columns(inputs.columns, [NAME, *columns])
     frame = pd.DataFrame({NAME: inputs.names, **given, **columns})
     bad = inputs.names[(~np.isfinite(predictions)).any(axis=1)].tolist()
-    return frame, embedding if features else None, bad
+    return _Predicted(frame, embedding, bad, explanation)
 
 
 class WrittenPredictions(NamedTuple):
@@ -105,6 +137,7 @@ def predict_to_files(
     output: str,
     *,
     embeddings: Path | None = None,
+    explain: int | None = None,
     overwrite: bool = False,
     images: Path | None = None,
     image_column: str = "auto",
@@ -121,6 +154,7 @@ def predict_to_files(
         sources: files, folders and patterns.
         output: the file of the predictions, or "-" for the standard output.
         embeddings: the file of the features; None: they are not computed.
+        explain: as for `predict_run`.
         overwrite: replace files of these names.
         images: as for `predict_run`.
         image_column: as for `predict_run`.
@@ -136,6 +170,7 @@ def predict_to_files(
     for file, known in files.items():
         check_output(file, known, run=folder, sources=paths, overwrite=overwrite)
     model = Regressor.load(folder)
+    explainer = None if explain is None else explainer_of(model, explain)
     config = model.config
     size = stored_side(config.augment.get("size", 224))
     decoding = Decoding(size, skip_bad, None, progress=False)
@@ -143,15 +178,20 @@ def predict_to_files(
     for whole in (False, True):
         pieces = stream_inputs(paths, reader, whole=whole)
         with suppress(NeedsWhole):
-            return _write(model, pieces, output, embeddings, show)
+            return _write(model, pieces, output, embeddings, explainer, show)
     raise AssertionError("data that are read whole do not need it again")
 
 
 def _write(
-    model: Regressor, pieces: Iterator[Piece], output: str, embeddings: Path | None, show: ShowRows
+    model: Regressor,
+    pieces: Iterator[Piece],
+    output: str,
+    embeddings: Path | None,
+    explainer: Explainer | None,
+    show: ShowRows,
 ) -> WrittenPredictions:
     """Predict pieces and write them as they come."""
-    steady, rows = model.steady(), 0
+    steady, rows, far = model.steady(), 0, 0
     bad: list[str] = []
     skipped: list[Skipped] = []
     notes: list[str] = []
@@ -160,15 +200,16 @@ def _write(
         keep = None if embeddings is None else files.enter_context(open_features(embeddings))
         for inputs, done, total in _readable(pieces):
             model.check_shape(inputs)
-            frame, embedding, wrong = _predicted(model, steady, inputs, features=keep is not None)
-            write(frame)
-            if keep is not None and embedding is not None:
-                keep(inputs.names, embedding)
-            rows, bad = rows + len(frame), bad + wrong
+            made = _predicted(model, steady, inputs, explainer, features=keep is not None)
+            write(made.frame)
+            if keep is not None and made.embedding is not None:
+                keep(inputs.names, made.embedding)
+            rows, bad = rows + len(made.frame), bad + made.bad
+            far += 0 if made.explanation is None else int(made.explanation.out_of_range.sum())
             skipped += inputs.skipped
             notes += inputs.notes
             show(done, total, "predicting")
-    notes += not_finite_note(bad, rows)
+    notes += not_finite_note(bad, rows) + (() if explainer is None else explainer.note(far, rows))
     return WrittenPredictions(rows, tuple(skipped), tuple(notes), len(bad))
 
 

@@ -5,14 +5,10 @@ of its own: how near training samples are to each other, and how they are spread
 is then as in all of them, and the random numbers of the training stay as they are.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from rnc.data.table import Table
-from rnc.intervals.reference import REFERENCE_FILE as REFERENCE_FILE
 from rnc.intervals.reference import Reference, make_reference
-from rnc.intervals.reference import read_reference as read_reference
 from rnc.model import Regressor
 from rnc.run.evaluate import draw
 
@@ -34,13 +30,5 @@ def reference_of(model: Regressor, table: Table) -> Reference | None:
     finite = np.isfinite(features).all(axis=1)
     if finite.sum() < 2:
         return None
-    samples = samples[finite]
-    return make_reference(features[finite], table.y[samples], table.names[samples], len(rows))
-
-
-def write_reference(model: Regressor, table: Table, folder: Path) -> None:
-    """Write the reference of a model into its run folder; an earlier one goes."""
-    reference = reference_of(model, table)
-    (folder / REFERENCE_FILE).unlink(missing_ok=True)
-    if reference is not None:
-        reference.save(folder)
+    kept = samples[finite]
+    return make_reference(features[finite], table.y[kept], table.names[kept], kept, len(rows))
