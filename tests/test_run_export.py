@@ -69,6 +69,24 @@ def check_raw(model, raw, session, inputs):
     assert np.ptp(expected) > 0.01 * np.abs(expected).max()  # the samples differ
 
 
+def named(session):
+    return [output.name for output in session.get_outputs()]
+
+
+def check_spread(model, features, spread):
+    """Quantiles and deviations of the file are those of the head, and no other head has some."""
+    outputs = model.head(torch.from_numpy(features)).detach()
+    wanted = {}
+    if model.head.config.name in ("quantile", "gaussian"):
+        wanted["quantiles"] = model.head.quantiles(outputs)
+    if model.head.config.name == "gaussian":
+        wanted["std"] = model.head.deviations(outputs)
+    assert list(spread) == list(wanted)
+    for name, values in wanted.items():
+        assert values.dtype == torch.float64
+        np.testing.assert_allclose(spread[name], values, rtol=1e-4)
+
+
 @needs_onnx
 @pytest.mark.parametrize(
     ("head", "options"), [*((name, {}) for name in HEADS), ("corn", {"decode": "class"})]
@@ -79,9 +97,10 @@ def test_every_head_predicts_the_same_for_any_number_of_samples(tmp_path, head, 
     session = session_of(tmp_path / "m.onnx")
     for n in (1, 2, 31):
         x = np.random.default_rng(n).normal(size=(n, 5)).astype(np.float32)
-        predictions, features = session.run(None, {"inputs": x})
+        predictions, features, *spread = session.run(None, {"inputs": x})
         np.testing.assert_allclose(features, model.embed_prepared(x), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(predictions, model.predict_prepared(x), rtol=1e-4)
+    check_spread(model, features, dict(zip(list(named(session))[2:], spread, strict=True)))
     assert len(np.unique(predictions[:, 0])) > 2
 
 

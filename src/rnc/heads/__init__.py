@@ -203,16 +203,16 @@ class Head(nn.Module):
         >>> head.quantiles(head(torch.randn(5, 8)), [0.1, 0.5, 0.9]).shape
         torch.Size([5, 1, 3])
         """
-        given = torch.tensor(check_levels(levels), dtype=torch.float64, device=outputs.device)
-        rising, order = given.sort()
-        u = [self._quantiles(block, rising) for block in self._blocks(outputs)]
-        columns = torch.stack(u, dim=1).sort(dim=2).values[..., order.argsort()]
+        given = check_levels(levels)
+        rising = sorted(given)
+        u = [self._quantiles(block, rising).double() for block in self._blocks(outputs)]
+        columns = torch.stack(u, dim=1).sort(dim=2).values[..., list(map(rising.index, given))]
         shift, scale = (
-            given.new_tensor(v)[:, None] for v in (self.config.shift, self.config.scale)
+            columns.new_tensor(v)[:, None] for v in (self.config.shift, self.config.scale)
         )
         return shift + scale * columns
 
-    def _quantiles(self, block: Tensor, levels: Tensor) -> Tensor:
+    def _quantiles(self, block: Tensor, levels: Sequence[float]) -> Tensor:
         if self.spec.masses is not None:
             return of_masses(self.spec.masses(block, self.config.options), levels)
         if self.spec.quantiles is None:
@@ -223,6 +223,13 @@ class Head(nn.Module):
         """Of a binned head: the probabilities of the classes of each target, t times (n, b)."""
         assert self.spec.masses is not None
         return [self.spec.masses(block, self.config.options) for block in self._blocks(outputs)]
+
+    def deviations(self, outputs: Tensor) -> Tensor:
+        """Of the gaussian head: standard deviations in the units of the targets, (n, t)."""
+        assert self.spec.deviation is not None
+        u = [self.spec.deviation(block, self.config.options) for block in self._blocks(outputs)]
+        columns = torch.stack(u, dim=1).double()
+        return columns * columns.new_tensor(self.config.scale)
 
     def _blocks(self, outputs: Tensor) -> tuple[Tensor, ...]:
         """The outputs of each target."""

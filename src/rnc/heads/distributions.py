@@ -8,7 +8,9 @@ from masses of bins        the mass of class k lies evenly between k - 1/2 and k
 from a mean and a scale    those of a normal distribution
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -32,40 +34,51 @@ def check_levels(levels: Sequence[float]) -> tuple[float, ...]:
     return given
 
 
-def between_levels(values: Tensor, grid: Sequence[float], levels: Tensor) -> Tensor:
-    """Quantiles from those of a grid, both in rising order: (n, k), (q,) -> (n, q).
+def between_levels(values: Tensor, grid: Sequence[float], levels: Sequence[float]) -> Tensor:
+    """Quantiles at some levels from those of a grid, which rise with it: (n, k) -> (n, q).
 
-    >>> normal = torch.special.ndtri(torch.tensor([[0.1, 0.5, 0.9]]).double())
-    >>> between_levels(normal, (0.1, 0.5, 0.9), torch.tensor([0.2, 0.99]).double())
-    tensor([[-0.8416,  2.3263]], dtype=torch.float64)
+    >>> normal = torch.tensor([[-1.281552, 0.0, 1.281552]])
+    >>> between_levels(normal, (0.1, 0.5, 0.9), (0.2, 0.5, 0.99))
+    tensor([[-0.8416,  0.0000,  2.3263]])
     """
-    if len(grid) == 1:
+    if len(grid) == 1 or tuple(levels) == tuple(grid):
         return values.expand(-1, len(levels))
-    known = torch.special.ndtri(levels.new_tensor(grid))
-    asked = torch.special.ndtri(levels)
-    after = torch.searchsorted(known, asked).clamp(1, len(grid) - 1)
-    shares = (asked - known[after - 1]) / (known[after] - known[after - 1])
+    known, asked = _scores(grid), _scores(levels)
+    after = [min(max(bisect_left(known, score), 1), len(grid) - 1) for score in asked]
+    shares = [
+        (score - known[i - 1]) / (known[i] - known[i - 1])
+        for score, i in zip(asked, after, strict=True)
+    ]
     # Exact at either end, unlike left + share * (right - left).
-    return torch.lerp(values[:, after - 1], values[:, after], shares.expand(len(values), -1))
+    left, right = values[:, [i - 1 for i in after]], values[:, after]
+    return torch.lerp(left, right, values.new_tensor(shares).expand(len(values), -1))
 
 
-def of_masses(masses: Tensor, levels: Tensor) -> Tensor:
-    """Quantiles of classes with these masses: (n, b), (q,) -> (n, q).
+def of_masses(masses: Tensor, levels: Sequence[float]) -> Tensor:
+    """Quantiles of classes with these masses: (n, b) -> (n, q).
 
-    >>> of_masses(torch.tensor([[0.25, 0.5, 0.25]]).double(), torch.tensor([0.5, 0.6]).double())
-    tensor([[1.0000, 1.2000]], dtype=torch.float64)
+    >>> of_masses(torch.tensor([[0.25, 0.5, 0.25]]), (0.5, 0.6))
+    tensor([[1.0000, 1.2000]])
     """
     bins, rows = masses.shape[1], len(masses)
     edges = masses.cumsum(dim=1)
     edges = torch.cat([edges.new_zeros(rows, 1), edges / edges[:, -1:]], dim=1)
-    levels = levels.expand(rows, -1).contiguous()
+    wanted = masses.new_tensor(levels).expand(rows, -1).contiguous()
     # The first class that ends at or above the level; it has some mass, since it starts below.
-    place = torch.searchsorted(edges, levels).clamp(1, bins) - 1
+    place = torch.searchsorted(edges, wanted).clamp(1, bins) - 1
     start, end = edges.gather(1, place), edges.gather(1, place + 1)
-    return (place - 0.5 + (levels - start) / (end - start)).clamp(0, bins - 1)
+    return (place - 0.5 + (wanted - start) / (end - start)).clamp(0, bins - 1)
 
 
-def of_normal(mean: Tensor, scale: Tensor, levels: Tensor) -> Tensor:
-    """Quantiles of normal distributions: (n,), (n,), (q,) -> (n, q)."""
-    scores: Tensor = torch.special.ndtri(levels)
-    return mean[:, None] + scale[:, None] * scores
+def of_normal(mean: Tensor, scale: Tensor, levels: Sequence[float]) -> Tensor:
+    """Quantiles of normal distributions: (n,), (n,) -> (n, q).
+
+    >>> of_normal(torch.tensor([10.0]), torch.tensor([2.0]), (0.5, 0.975))
+    tensor([[10.0000, 13.9199]])
+    """
+    return mean[:, None] + scale[:, None] * mean.new_tensor(_scores(levels))
+
+
+def _scores(levels: Sequence[float]) -> list[float]:
+    """The quantiles of the standard normal distribution."""
+    return [NormalDist().inv_cdf(level) for level in levels]

@@ -48,9 +48,12 @@ class HeadSpec(NamedTuple):
     SGD needs units to suit its rates (rnc.training.objectives)."""
     masses: Callable[[Tensor, HeadOptions], Tensor] | None = None
     """Of a binned head: `masses(outputs, options)`, the probability of every class, (n, b)."""
-    quantiles: Callable[[Tensor, Tensor, HeadOptions], Tensor] | None = None
-    """Of any other head: `quantiles(outputs, levels, options)`, for rising levels (q,) in float64,
-    is (n, q) in the units of u. A head without both says nothing about the spread of targets."""
+    quantiles: Callable[[Tensor, Sequence[float], HeadOptions], Tensor] | None = None
+    """Of any other head: `quantiles(outputs, levels, options)`, for q rising levels, is (n, q) in
+    the units of u. A head without both says nothing about the spread of targets."""
+    deviation: Callable[[Tensor, HeadOptions], Tensor] | None = None
+    """Where it is an output of the head: `deviation(outputs, options)`, the standard deviation of
+    the distribution, (n,) in the units of u."""
     chosen_by_loss: bool = False
     """Whether the loss of validation chooses among exact solutions. Of a head that is trained for
     its distribution the error of predictions sees a part only."""
@@ -134,7 +137,7 @@ def _median(outputs: Tensor, options: HeadOptions) -> Tensor:
     return outputs.sort(dim=1).values[:, options["levels"].index(0.5)]
 
 
-def _learned_quantiles(outputs: Tensor, levels: Tensor, options: HeadOptions) -> Tensor:
+def _learned_quantiles(outputs: Tensor, levels: Sequence[float], options: HeadOptions) -> Tensor:
     return between_levels(outputs.double().sort(dim=1).values, options["levels"], levels)
 
 
@@ -145,8 +148,12 @@ def _gaussian(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
     return scale.detach() ** (2 * beta) * likelihood
 
 
-def _normal_quantiles(outputs: Tensor, levels: Tensor, options: HeadOptions) -> Tensor:
+def _normal_quantiles(outputs: Tensor, levels: Sequence[float], options: HeadOptions) -> Tensor:
     return of_normal(*_normal(outputs, options), levels)
+
+
+def _deviation(outputs: Tensor, options: HeadOptions) -> Tensor:
+    return _normal(outputs, options)[1]
 
 
 def _normal(outputs: Tensor, options: HeadOptions) -> tuple[Tensor, Tensor]:
@@ -306,6 +313,7 @@ HEADS: dict[str, HeadSpec] = {
         {"beta": _WEIGHTED, "floor": _FLOOR},
         2,
         quantiles=_normal_quantiles,
+        deviation=_deviation,
         chosen_by_loss=True,
     ),
 }

@@ -3,12 +3,16 @@
     inputs       (n, *input_shape)  float32, prepared samples, one view of each; any n
     predictions  (n, t)             float64, in the units of the targets
     features     (n, d)             float32
+    quantiles    (n, t, q)          float64, of the heads quantile and gaussian; their levels are in
+                                    the metadata
+    std          (n, t)             float64, of the head gaussian: standard deviations
     E            (n, t)             float64, for every extra E of `rnc.run.predictions`
 
 Predictions are float64 as those of `Regressor`, since in float32 a date loses its minutes.
 The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
 `input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
-`test_views` says what the graph averages features over; it makes these views of its inputs itself.
+`levels` are those of the quantiles. `test_views` says what the graph averages features over; it
+makes these views of its inputs itself.
 """
 
 import copy
@@ -28,7 +32,7 @@ from torch import Tensor, nn
 from rnc.augment.configs import ImageAugment
 from rnc.augment.images import EVAL_RESIZE
 from rnc.files import write_file
-from rnc.heads import HeadConfig
+from rnc.heads import LEVELS, Head, HeadConfig
 from rnc.model import FORMAT, Regressor
 from rnc.run.predictions import extras_of
 
@@ -84,18 +88,37 @@ class _Graph(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, ...]:
         features, outputs = self.model(inputs)
         predictions = self.without_units[0].decode(outputs) * self.scale + self.shift
-        return predictions, features, *extras_of(self.model, features).values()
+        spread = _spread(self.without_units[0], outputs, self.shift, self.scale)
+        return predictions, features, *spread.values(), *extras_of(self.model, features).values()
+
+
+def _levels(head: Head) -> tuple[float, ...]:
+    """The levels of the quantiles that a file has: those that the head learned, or the usual."""
+    if head.spec.quantiles is None:
+        return ()
+    return tuple(head.config.options.get("levels", LEVELS))
+
+
+def _spread(head: Head, outputs: Tensor, shift: Tensor, scale: Tensor) -> dict[str, Tensor]:
+    """What a file has beside predictions, of a head without units."""
+    spread = {}
+    if levels := _levels(head):
+        spread["quantiles"] = head.quantiles(outputs, levels) * scale[:, None] + shift[:, None]
+    if head.spec.deviation is not None:
+        spread["std"] = head.deviations(outputs) * scale
+    return spread
 
 
 def _traced(model: Regressor) -> bytes:
     """The content of an ONNX file, for any number of samples."""
     graph = _Graph(model).eval()
     example = (torch.zeros(2, *model.config.input_shape),)
-    extras = extras_of(model, torch.zeros(1, model.head.config.d))
+    names = list(_torch_results(model, example[0]))
     shapes = ({0: torch.export.Dim("n")},)
     try:
         traced = torch.export.export(graph, example, dynamic_shapes=shapes)
-        traced = traced.run_decompositions({torch.ops.aten.cumprod.default: _cumprod})
+        own = {torch.ops.aten.cumprod.default: _cumprod, torch.ops.aten.softplus.default: _softplus}
+        traced = traced.run_decompositions(own)
         program = torch.onnx.export(
             traced,
             example,
@@ -103,7 +126,7 @@ def _traced(model: Regressor) -> bytes:
             dynamic_shapes=shapes,
             # "view" would be in the way of a node that torch gives this name.
             input_names=["inputs"],
-            output_names=["predictions", "features", *extras],
+            output_names=names,
             verbose=False,
         )
     except Exception as error:  # what an encoder of the user's makes torch raise has many types
@@ -127,6 +150,12 @@ def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor
     return x
 
 
+def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """torch.softplus, which onnxruntime does not have in float64; the gaussian head needs it."""
+    x = x * beta
+    return (x.relu() + (-x.abs()).exp().log1p()) / beta
+
+
 def _needed_packages() -> dict[str, ModuleType]:
     names = ("onnx", "onnxscript", "onnxruntime")
     try:
@@ -147,18 +176,10 @@ def _check_same(model: Regressor, session: Any) -> None:
     generator = torch.Generator().manual_seed(0)
     for n in _CHECKED_SIZES:
         inputs = torch.randn(n, *model.config.input_shape, generator=generator)
-        with torch.no_grad():
-            features, outputs = model(inputs)
-            predictions = model.head.decode(outputs)
-            extras = extras_of(model, features)
-        names = ["predictions", "features", *extras]
-        theirs = dict(zip(names, session.run(names, {"inputs": inputs.numpy()}), strict=True))
-        head = model.head.config
-        scaled = (_without_units(x, head) for x in (theirs["predictions"], predictions.numpy()))
-        differences = {"predictions": _difference(*scaled, least=1.0)}
-        for name, ours in {"features": features, **extras}.items():
-            differences[name] = _difference(theirs[name], ours.numpy(), least=1e-30)
-        for what, difference in differences.items():
+        results = _torch_results(model, inputs)
+        theirs = session.run(list(results), {"inputs": inputs.numpy()})
+        for (what, ours), their in zip(results.items(), theirs, strict=True):
+            difference = _difference_of(what, their, ours.numpy(), model.head.config)
             if not difference <= LARGEST_DIFFERENCE:  # NaN, too
                 raise RuntimeError(
                     f"onnxruntime and PyTorch differ: {what} of {n} random samples by "
@@ -167,10 +188,28 @@ def _check_same(model: Regressor, session: Any) -> None:
                 )
 
 
-def _without_units(predictions: NDArray[Any], head: HeadConfig) -> NDArray[np.float64]:
-    """Predictions as the head sees them, where 1 is a deviation or a bin, whatever the unit."""
-    scaled: NDArray[np.float64] = (predictions - np.array(head.shift)) / np.array(head.scale)
-    return scaled
+@torch.no_grad()
+def _torch_results(model: Regressor, inputs: Tensor) -> dict[str, Tensor]:
+    """What the outputs of the file should be, in their order."""
+    features, outputs = model(inputs)
+    t = len(model.head.config.shift)
+    # The head itself has the units of the targets.
+    spread = _spread(model.head, outputs, torch.zeros(t), torch.ones(t))
+    predictions = model.head.decode(outputs)
+    extras = extras_of(model, features)
+    return {"predictions": predictions, "features": features, **spread, **extras}
+
+
+def _difference_of(what: str, their: NDArray[Any], our: NDArray[Any], head: HeadConfig) -> float:
+    """The difference of an output; of predictions and quantiles as the head sees them.
+
+    There 1 is a deviation or a bin, whatever the unit.
+    """
+    if what not in ("predictions", "quantiles"):
+        return _difference(their, our, least=1e-30)
+    shape = (-1,) if our.ndim == 2 else (-1, 1)
+    shift, scale = (np.array(axis).reshape(shape) for axis in (head.shift, head.scale))
+    return _difference((their - shift) / scale, (our - shift) / scale, least=1.0)
 
 
 def _difference(their: NDArray[Any], our: NDArray[Any], *, least: float) -> float:
@@ -193,6 +232,7 @@ def _metadata(model: Regressor) -> dict[str, Any]:
         "input_shape": list(config.input_shape),
         "target_names": list(config.target_names),
         "test_views": config.test_views,
+        "levels": list(_levels(model.head)),
         "prepare": {**config.preprocessing, **constants},
         "steps": steps,
     }

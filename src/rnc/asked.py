@@ -1,0 +1,91 @@
+"""What may be asked of a model beside a prediction: the `output` of `predict`.
+
+mean        the prediction of the head, as ever: (n, t). Of the heads l1 and quantile, which
+            learn medians, it is the median
+median      (n, t)
+quantiles   (n, t, q), at levels that may be given; those of a higher level are never lower
+interval    lower and upper ends, (n, t) each: `predict_interval`
+full        a dict: mean, median, quantiles, their levels (q,); of binned heads also the centres
+            of the `classes`, (b,) for each target, and their `masses`, (n, b) for each target;
+            of the gaussian head its standard deviation `std`, (n, t)
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rnc.heads import LEVELS, NO_DISTRIBUTION, Head
+from rnc.heads.distributions import check_levels
+
+ArrayOutput = Literal["mean", "median", "quantiles"]
+Output = Literal["mean", "median", "quantiles", "interval", "full"]
+_WITH_LEVELS = ("quantiles", "full")
+
+
+def check_asked(
+    head: Head, output: str, quantiles: Sequence[float] | None, confidence: float | None = None
+) -> None:
+    """Raise for an output that there is not, that the head does not have, or that takes no levels.
+
+    Args:
+        head: of the model.
+        output: one of Output.
+        quantiles: the levels that were asked for.
+        confidence: of an interval, if it was given.
+    """
+    if output not in get_args(Output):
+        raise ValueError(f"output must be one of {', '.join(get_args(Output))}; got {output!r}.")
+    if quantiles is not None and output not in _WITH_LEVELS:
+        raise ValueError(
+            f"quantiles={list(quantiles)} needs output='quantiles' or output='full'; got "
+            f"output={output!r}."
+        )
+    if confidence is not None and output != "interval":
+        raise ValueError(f"confidence={confidence} needs output='interval'; got output={output!r}.")
+    check_levels(LEVELS if quantiles is None else quantiles)
+    needs_more = output in _WITH_LEVELS or (output == "median" and head.config.name != "l1")
+    if needs_more and not head.has_distribution:
+        raise ValueError(NO_DISTRIBUTION.format(head=head.config.name))
+
+
+def read_array(
+    head: Head, outputs: NDArray[Any], output: str, levels: Sequence[float] | None
+) -> NDArray[np.float64]:
+    """Means, medians or quantiles from the outputs (n, .) of a head."""
+    values = torch.from_numpy(outputs)
+    if output == "mean" or (output == "median" and head.config.name == "l1"):
+        found = head.decode(values)
+    elif output == "median":
+        found = head.quantiles(values, (0.5,))[..., 0]
+    else:
+        found = head.quantiles(values, LEVELS if levels is None else levels)
+    return np.asarray(found.numpy())
+
+
+def read_full(head: Head, outputs: NDArray[Any], levels: Sequence[float] | None) -> dict[str, Any]:
+    """The whole distribution, from the outputs (n, .) of a head."""
+    full: dict[str, Any] = {
+        output: read_array(head, outputs, output, levels) for output in ("mean", "median")
+    }
+    full["quantiles"] = read_array(head, outputs, "quantiles", levels)
+    full["levels"] = np.array(LEVELS if levels is None else levels, dtype=np.float64)
+    values, config = torch.from_numpy(outputs), head.config
+    if head.spec.masses is not None:
+        axes = zip(config.shift, config.scale, config.bins, strict=True)
+        full["classes"] = [low + step * np.arange(bins) for low, step, bins in axes]
+        full["masses"] = [masses.numpy() for masses in head.masses(values)]
+    if head.spec.deviation is not None:
+        full["std"] = head.deviations(values).numpy()
+    return full
+
+
+def of_one_target(full: dict[str, Any]) -> dict[str, Any]:
+    """The same without the dimension of the targets, of which there is one."""
+    per_target = ("classes", "masses")
+    return {
+        name: value if name == "levels" else value[0] if name in per_target else value[:, 0]
+        for name, value in full.items()
+    }
