@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rnc.loss.distributed import world_size
 from rnc.loss.options import Backend, PairOptions
+from rnc.loss.partial import Between
 
 
 def choose_backend(
@@ -34,6 +35,8 @@ def _reference_problem(options: PairOptions, has_others: bool) -> str | None:
     """Why `rnc.loss.equation` does not compute this loss: it holds the equation and no more."""
     if has_others:
         return "it contrasts the rows of a batch with each other, got reference= or queue="
+    if isinstance(options.label_distance, Between):
+        return "it ranks exact labels, got upper="
     if options.positives is not None:
         return f"it contrasts all samples, got positives={options.positives}"
     if options.tie_tolerance:
@@ -51,6 +54,8 @@ def _fused_problem(features: Tensor, targets: Tensor, options: PairOptions) -> s
         return "Triton is not installed"
     if torch.compiler.is_compiling():
         return "torch.compile does not trace it; call the loss outside of the compiled part"
+    if isinstance(options.label_distance, Between):
+        return "it ranks exact labels, got upper="
     if targets.dim() == 2 and targets.shape[1] != 1:
         return f"it takes one target per sample, got {targets.shape[1]}"
     if options.label_distance not in ("l1", "l2"):

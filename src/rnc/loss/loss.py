@@ -17,6 +17,7 @@ from rnc.loss.distributed import global_ratio
 from rnc.loss.equation import reference_losses
 from rnc.loss.options import Backend, Missing, PairOptions, Reduction
 from rnc.loss.pairwise import Pairwise
+from rnc.loss.partial import Between, Labels, Others, has_pairs, labels_of, partial_losses
 from rnc.loss.plain import plain_losses
 
 
@@ -24,13 +25,14 @@ def rnc_loss(
     features: Tensor,
     targets: Tensor,
     *,
+    upper: Tensor | None = None,
     weights: Tensor | None = None,
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
     positives: int | None = None,
-    reference: tuple[Tensor, Tensor] | None = None,
-    queue: tuple[Tensor, Tensor] | None = None,
+    reference: Others | None = None,
+    queue: Others | None = None,
     missing: Missing = "raise",
     tie_tolerance: float = 0.0,
     chunk_size: int | None = None,
@@ -49,6 +51,11 @@ def rnc_loss(
     Args:
         features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor.
         targets: (n,) or (n, t), of any real dtype, up to 1e300.
+        upper: the upper ends of labels that are known in part, in the shape of targets, which are
+            then the lower ends: equal ones are exact, inf and -inf open, NaN missing. Only orders
+            that are certain count, and views of one sample are each other's nearest: see
+            `rnc.loss.partial`. For label_distance "l1" and "l2", on a GPU without fused kernels;
+            other distances take exact and missing labels.
         weights: how much each sample counts as an anchor, in all its views: (n,), from 0 on. The
             loss is sum_i w_i l_i / sum_i w_i, so only their ratios matter. They get no gradient. A
             sample of weight 0 is still contrasted with; where all weights are 0, the loss is 0.
@@ -62,7 +69,8 @@ def rnc_loss(
             the K-th, so that the order of the batch does not matter. None, or a K beyond the
             batch, contrasts all.
         reference: (features, targets) to contrast the anchors with instead of each other, such
-            as another modality. It receives gradients if it asks for them.
+            as another modality. It receives gradients if it asks for them. With `upper`, it may
+            have upper ends, too: (features, targets, upper); so may a queue.
         queue: (features, targets) of earlier batches to contrast the anchors with as well, without
             gradient. It may be empty. With `gather` it is the same in every process.
         missing: what to do with a NaN target: "raise", or "skip" the sample, both as an anchor
@@ -99,7 +107,7 @@ def rnc_loss(
         backend=backend,
         validate=validate,
     )
-    return _loss(features, targets, reference, queue, weights, options)
+    return _loss(features, labels_of(targets, upper, reference, queue, options), weights)
 
 
 class RnCLoss(nn.Module):
@@ -157,12 +165,14 @@ class RnCLoss(nn.Module):
         self,
         features: Tensor,
         targets: Tensor,
-        reference: tuple[Tensor, Tensor] | None = None,
-        queue: tuple[Tensor, Tensor] | None = None,
+        reference: Others | None = None,
+        queue: Others | None = None,
         weights: Tensor | None = None,
+        upper: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch, optionally weighted, or against a reference set or a queue."""
-        return _loss(features, targets, reference, queue, weights, self.options)
+        labels = labels_of(targets, upper, reference, queue, self.options)
+        return _loss(features, labels, weights)
 
     def extra_repr(self) -> str:
         """Show what decides the value of the loss."""
@@ -173,15 +183,9 @@ class RnCLoss(nn.Module):
 # ------------------------------------------------------------------------ from a batch to a number
 
 
-def _loss(
-    features: Tensor,
-    targets: Tensor,
-    reference: tuple[Tensor, Tensor] | None,
-    queue: tuple[Tensor, Tensor] | None,
-    weights: Tensor | None,
-    options: PairOptions,
-) -> Tensor:
+def _loss(features: Tensor, labels: Labels, weights: Tensor | None) -> Tensor:
     """The loss of a batch: prepared, computed one way, and reduced."""
+    targets, reference, queue, options = labels
     has_others = reference is not None or queue is not None
     backend = choose_backend(features, targets, options, has_others=has_others)
     # The fused kernels look for NaN while they read the rows, unless some are to be skipped.
@@ -189,6 +193,11 @@ def _loss(
     problem = make_problem(
         features, targets, reference, options, check=check, queue=queue, weights=weights
     )
+    is_partial = isinstance(options.label_distance, Between)
+    if is_partial and options.reduction == "mean":  # over the anchors that have a pair
+        counted = has_pairs(problem, options).double()
+        given = problem.weights
+        problem = problem._replace(weights=counted if given is None else given * counted)
     if problem.weights is not None and options.reduction == "mean":
         problem = problem._replace(weights=shares(problem.weights, is_shared=problem.is_shared))
     with torch.autocast(features.device.type, enabled=False):
@@ -199,7 +208,7 @@ def _loss(
 
             losses = fused_losses(problem, options)
         else:
-            losses = plain_losses(problem, options)
+            losses = plain_losses(problem, options, partial_losses if is_partial else None)
         if problem.weights is not None and losses.dim():
             losses = losses * problem.weights.to(losses.dtype)
         if options.reduction == "mean":

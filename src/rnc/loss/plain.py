@@ -7,6 +7,7 @@ running sum from the other end, taken in the same pass: one (n, m) array is kept
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,20 +18,26 @@ from rnc.loss.batch import Problem
 from rnc.loss.options import PairOptions
 from rnc.loss.pairwise import circular, distances_of, similarities_of
 
+AnchorLosses = Callable[[int, Tensor, Tensor, Problem, PairOptions], Tensor]
+"""The losses of the anchors from a row on, given their features and targets."""
 
-def plain_losses(problem: Problem, options: PairOptions) -> Tensor:
-    """The loss of every anchor: (n,).
+
+def plain_losses(
+    problem: Problem, options: PairOptions, anchor_losses: AnchorLosses | None = None
+) -> Tensor:
+    """The loss of every anchor: (n,); `anchor_losses` computes those of labels known in part.
 
     Anchors go in chunks if the options say so. A chunk keeps nothing for the backward pass but its
     input, and is computed again there.
     """
     anchors, chunk_size = problem.anchors, options.chunk_size
+    some = anchor_losses or _anchor_losses
     if chunk_size is None or chunk_size >= len(anchors.features):
-        return _anchor_losses(0, *anchors, problem, options).to(anchors.features.dtype)
+        return some(0, *anchors, problem, options).to(anchors.features.dtype)
     chunks = zip(*(torch.split(column, chunk_size) for column in anchors), strict=True)
     losses = [
         checkpoint(
-            _anchor_losses,
+            some,
             i * chunk_size,
             *chunk,
             problem,

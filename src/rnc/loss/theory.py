@@ -15,21 +15,24 @@ docs/theory.md explains both.
 """
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rnc.loss.anchor_weights import as_weights, shares
-from rnc.loss.batch import Rows, as_rows, as_targets
-from rnc.loss.loss import rnc_loss
+from rnc.loss.batch import Rows, as_rows, as_targets, make_problem
+from rnc.loss.loss import RnCLoss, rnc_loss
 from rnc.loss.pairwise import Pairwise, resolve_label_distance, resolve_similarity
+from rnc.loss.partial import Between, least_loss, pack
 from rnc.loss.plain import Ranking, rank
 
 
 def lower_bound(
     targets: Tensor,
     *,
+    upper: Tensor | None = None,
     views: int = 1,
     label_distance: str | Pairwise = "l1",
     tie_tolerance: float = 0.0,
@@ -38,7 +41,8 @@ def lower_bound(
     """L*, the value that the loss of a batch with these targets cannot go below.
 
     The tolerance should only join distances that differ by rounding: the bound is proven for
-    groups of equal distances. `views` is how often each sample occurs in the batch; the other
+    groups of equal distances; of labels that are known in part (`upper`), groups of distances that
+    are certainly equal. `views` is how often each sample occurs in the batch; the other
     arguments are as for `rnc.rnc_loss`. Weights make it the weighted mean of the bounds of the
     anchors, which is the bound of the weighted loss.
 
@@ -47,6 +51,8 @@ def lower_bound(
     >>> lower_bound(torch.tensor([5.0, 5.0, 5.0]))  # log 2
     tensor(0.6931, dtype=torch.float64)
     """
+    if upper is not None:
+        return _partial_bound(targets, upper, views, label_distance, tie_tolerance, weights)
     rows = as_targets(targets, "lower_bound")
     ranking = _rank_targets(rows, views, label_distance, tie_tolerance)
     logs = _group_sizes(ranking, views).log()
@@ -61,10 +67,29 @@ def lower_bound(
     return terms.sum() * views / (n * (n - 1))
 
 
+def _partial_bound(
+    targets: Tensor,
+    upper: Tensor,
+    views: int,
+    label_distance: str | Pairwise,
+    tie_tolerance: float,
+    weights: Tensor | None,
+) -> Tensor:
+    """The bound of labels that are known in part."""
+    options = RnCLoss(label_distance=label_distance, tie_tolerance=tie_tolerance).options
+    options = replace(options, label_distance=Between(label_distance))
+    packed = pack(targets, upper, label_distance, check=True)
+    features = packed.new_zeros(len(packed), views, 1)
+    return least_loss(
+        make_problem(features, packed, None, options, check=False, weights=weights), options
+    )
+
+
 def gap(
     features: Tensor,
     targets: Tensor,
     *,
+    upper: Tensor | None = None,
     temperature: float = 2.0,
     label_distance: str | Pairwise = "l1",
     similarity: str | Pairwise = "l2",
@@ -79,6 +104,7 @@ def gap(
     loss = rnc_loss(
         features,
         targets,
+        upper=upper,
         weights=weights,
         temperature=temperature,
         label_distance=label_distance,
@@ -87,6 +113,7 @@ def gap(
     )
     bound = lower_bound(
         targets,
+        upper=upper,
         views=features.shape[1] if features.dim() == 3 else 1,
         label_distance=label_distance,
         tie_tolerance=tie_tolerance,

@@ -1,0 +1,308 @@
+"""RnC for labels that are known in part: intervals, censored, missing.
+
+The label of sample i is known to lie in [l_i, u_i]: exact where both are equal, at least l_i where
+u_i is infinite, at most u_i where l_i is, missing where both are. Then the label distance of two
+samples lies between
+
+    lo_ij = max(0, l_i - u_j, l_j - u_i)        what is certainly between them
+    hi_ij = max(u_i - l_j, u_j - l_i)           what is at most between them
+
+and is 0 for views of one sample, whatever its label. The loss contrasts what is certain:
+
+    S_ij = {j} and {k != i : lo_ik >= hi_ij}    j and all that rank at or beyond it in any case
+    l_i  = mean_{j : hi_ij finite} [ log sum_{k in S_ij} exp(s_ik) - s_ij ]
+    L    = mean_i l_i                           over the anchors that have such a j
+
+With exact labels that is `rnc.loss.equation`. A missing label leaves the views of its sample, each
+nearest to the other, as in contrastive learning without labels. A pair of which nothing is certain
+has S_ij = {j} and adds 0.
+
+Several targets add up as for exact labels, each with its interval. Targets that one of two samples
+lacks altogether are left out of their distance, and the others count for them: with c of t targets
+in common, l1 distances are multiplied by t / c, l2 distances by its root. So an order by several
+targets, some of them missing, is one by what both have, and certain only as to that.
+
+All of an anchor's S_ij without j are beginnings of one order, by lo_ik; the j whose S_ij holds k
+are the end of another, by hi_ij. So both sums are running ones, as in `rnc.loss.plain`, and the
+work is O(n^2 log n).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rnc.loss.anchor_weights import shares
+from rnc.loss.batch import Problem
+from rnc.loss.options import PairOptions
+from rnc.loss.pairwise import Pairwise, distances_of, similarities_of
+from rnc.loss.plain import refuse_second_derivative
+
+OPEN = 1e300
+"""Stands for an infinite end of an interval, since targets of the loss are finite."""
+Others = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
+"""Features and targets, or features and the lower and upper ends of labels."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A label distance of intervals: takes targets (n, 2 t), the lower ends and then the upper."""
+
+    distance: str | Pairwise
+    """Of exact labels. Intervals need "l1" or "l2"; any other takes exact and missing labels."""
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """The largest distances that labels may have: (n, 2 t), (m, 2 t) -> (n, m)."""
+        return self.bounds(a, b).high
+
+    def bounds(self, a: Tensor, b: Tensor) -> "Bounds":
+        """The least and the largest distances: (n, 2 t), (m, 2 t) -> (n, m) twice."""
+        if self.distance in ("l1", "l2"):
+            return _interval_bounds(_unpack(a), _unpack(b), squares=self.distance == "l2")
+        (lower, _), (others, _) = _unpack(a), _unpack(b)
+        known = _is_known(lower)[:, None] & _is_known(others)
+        distances = distances_of(self.distance, _filled(lower), _filled(others))
+        return Bounds(distances * known, torch.where(known, distances, torch.inf))
+
+
+class Bounds(NamedTuple):
+    """Between what the label distances of pairs lie: (n, m) each."""
+
+    low: Tensor
+    high: Tensor
+
+
+class Labels(NamedTuple):
+    """The targets of a loss, and the options by which they are compared."""
+
+    targets: Tensor
+    reference: tuple[Tensor, Tensor] | None
+    queue: tuple[Tensor, Tensor] | None
+    options: PairOptions
+
+
+def labels_of(
+    targets: Tensor,
+    upper: Tensor | None,
+    reference: Others | None,
+    queue: Others | None,
+    options: PairOptions,
+) -> Labels:
+    """Labels from `targets` to `upper`, packed for `Between`; as they are where all are exact.
+
+    Whether they are is asked on a CPU only: the answer makes a GPU wait.
+    """
+    others = [some for some in (reference, queue) if some is not None]
+    if upper is None:
+        if any(len(some) == 3 for some in others):
+            raise ValueError(
+                "rnc_loss got upper ends for a reference or a queue, and none for the batch. Pass "
+                "upper=, equal to targets where labels are exact."
+            )
+        return Labels(targets, _pair(reference), _pair(queue), options)
+    if options.positives is not None:
+        raise ValueError(
+            f"positives={options.positives} needs exact labels: which ones are nearest is not "
+            "known of intervals. Leave out positives= or upper=."
+        )
+    ends = [(targets, upper), *((some[1], some[-1]) for some in others)]
+    packed = [pack(*pair, options.label_distance, check=options.validate) for pair in ends]
+    halves = [labels.chunk(2, dim=1) for labels in packed]
+    asked = targets.is_cpu and not torch.compiler.is_compiling()
+    if asked and all(torch.equal(lower, upper) for lower, upper in halves):
+        packed = [lower for lower, _ in halves]
+    else:
+        between = Between(options.label_distance)
+        options = replace(options, label_distance=between, missing="raise")
+    rest = iter(packed[1:])
+    first, second = (None if some is None else (some[0], next(rest)) for some in (reference, queue))
+    return Labels(packed[0], first, second, options)
+
+
+def _pair(some: Others | None) -> tuple[Tensor, Tensor] | None:
+    return None if some is None else (some[0], some[1])
+
+
+def pack(lower: Tensor, upper: Tensor, distance: str | Pairwise, *, check: bool) -> Tensor:
+    """Targets for `Between`: two times (n,) or (n, t) -> (n, 2 t), finite. NaN is open."""
+    if lower.shape != upper.shape or lower.dim() not in (1, 2):
+        raise ValueError(
+            "rnc_loss needs the upper ends of labels in the shape of targets, (n,) or (n, t); got "
+            f"{tuple(upper.shape)} and {tuple(lower.shape)}."
+        )
+    lowest, highest = (end.detach().double().reshape(len(lower), -1) for end in (lower, upper))
+    lowest = lowest.masked_fill(lowest.isnan(), -torch.inf)
+    highest = highest.masked_fill(highest.isnan(), torch.inf)
+    if check and not torch.compiler.is_compiling():
+        _check_ends(lowest, highest, distance)
+    return torch.cat([lowest, highest], dim=1).clamp_(-OPEN, OPEN)
+
+
+def _check_ends(lower: Tensor, upper: Tensor, distance: str | Pairwise) -> None:
+    wrong = (lower > upper) | (lower == torch.inf) | (upper == -torch.inf)
+    if wrong.any():
+        row, column = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"rnc_loss needs targets (lower ends of labels) at or below upper; got "
+            f"{lower[row, column].item():g} and {upper[row, column].item():g} in row {row}. An "
+            "open end is -inf below or inf above, a missing label NaN."
+        )
+    between = (lower < upper) & ~(lower.isinf() & upper.isinf())
+    if distance not in ("l1", "l2") and between.any():
+        raise ValueError(
+            f"label_distance={distance!r} takes exact or missing labels; got an interval in row "
+            f"{between.nonzero()[0, 0].item()}. Intervals need 'l1' or 'l2'."
+        )
+
+
+def _unpack(targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Lower and upper ends, (n, t) each, infinite where open."""
+    lower, upper = targets.chunk(2, dim=1)
+    return (
+        lower.masked_fill(lower <= -OPEN, -torch.inf),
+        upper.masked_fill(upper >= OPEN, torch.inf),
+    )
+
+
+def _is_known(lower: Tensor) -> Tensor:
+    return lower.isfinite().all(dim=1)
+
+
+def _filled(lower: Tensor) -> Tensor:
+    return lower.masked_fill(~lower.isfinite(), 0.0)
+
+
+def _interval_bounds(
+    a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], *, squares: bool
+) -> Bounds:
+    """Sums of the gaps of all targets, or roots of the sums of their squares."""
+    count = a[0].shape[1]
+    several = squares and count > 1
+    low = high = common = a[0].new_zeros(len(a[0]), len(b[0]))
+    for target in range(count):
+        (l_a, u_a), (l_b, u_b) = ([end[:, target] for end in ends] for ends in (a, b))
+        both = ~_is_missing(l_a, u_a)[:, None] & ~_is_missing(l_b, u_b)
+        least = torch.maximum(l_a[:, None] - u_b, l_b - u_a[:, None]).clamp_(min=0)
+        most = torch.maximum(u_a[:, None] - l_b, u_b - l_a[:, None]).masked_fill_(~both, 0.0)
+        low = low + (least.square() if several else least)
+        high = high + (most.square() if several else most)
+        common = common + both
+    high = high.masked_fill(common == 0, torch.inf)
+    if count == 1:
+        return Bounds(low, high)
+    share = count / common.clamp(min=1)
+    if several:
+        return Bounds((low * share).sqrt(), (high * share).sqrt())
+    return Bounds(low * share, high * share)
+
+
+def _is_missing(lower: Tensor, upper: Tensor) -> Tensor:
+    return (lower == -torch.inf) & (upper == torch.inf)
+
+
+# ------------------------------------------------------------------------------ losses and gradient
+
+
+def has_pairs(problem: Problem, options: PairOptions) -> Tensor:
+    """Which anchors have another row at a bounded distance: (n,)."""
+    found = [
+        _bounds(start, targets, problem, options).high.isfinite().any(dim=1)
+        for start, targets in _chunks(problem.anchors.targets, options.chunk_size)
+    ]
+    return torch.cat(found) if found else problem.anchors.targets.new_zeros(0, dtype=torch.bool)
+
+
+def _chunks(targets: Tensor, size: int | None) -> Iterator[tuple[int, Tensor]]:
+    size = max(1, size or len(targets))
+    return ((start, targets[start : start + size]) for start in range(0, len(targets), size))
+
+
+def partial_losses(
+    start: int, features: Tensor, targets: Tensor, problem: Problem, options: PairOptions
+) -> Tensor:
+    """The losses of the anchors from `start` on, with these rows, in float64; 0 without a pair."""
+    similarities = similarities_of(options.similarity, features, problem.others.features)
+    bounds = _bounds(start, targets, problem, options)
+    losses: Tensor = _PartialLosses.apply(
+        similarities.double(), *bounds, options.temperature, options.tie_tolerance
+    )
+    return losses
+
+
+def _bounds(start: int, targets: Tensor, problem: Problem, options: PairOptions) -> Bounds:
+    """Of the pairs of some anchors: 0 for views of one sample, nothing for an anchor itself."""
+    assert isinstance(options.label_distance, Between)
+    low, high = options.label_distance.bounds(targets, problem.others.targets)
+    if problem.own_column is None:
+        return Bounds(low, high)
+    shape, device = problem.given[0].features.shape, targets.device
+    views = shape[1] if len(shape) == 3 else 1
+    rows = torch.arange(start, start + len(targets), device=device)[:, None]
+    own = rows + problem.own_column
+    columns = own - rows % views + torch.arange(views, device=device)
+    low, high = low.scatter(1, columns, 0.0), high.scatter(1, columns, 0.0)
+    return Bounds(low.scatter_(1, own, -torch.inf), high.scatter_(1, own, torch.inf))
+
+
+def least_loss(problem: Problem, options: PairOptions) -> Tensor:
+    """The loss that no features go below: the mean over anchors and pairs of log of their ties.
+
+    A tie of j is a sample that is certainly as far away as j is, j itself included. Orders that are
+    certain are those of any completion of the labels, so features that are in order for one with
+    no further ties come as close to it as one likes.
+    """
+    low, high = _bounds(0, problem.anchors.targets, problem, options)
+    exact = torch.where(low + options.tie_tolerance >= high, high, torch.inf).contiguous()
+    order = exact.sort(dim=1).values
+    ties = [torch.searchsorted(order, exact, right=right) for right in (True, False)]
+    is_pair = high.isfinite()
+    logs = torch.where(exact.isfinite(), (ties[0] - ties[1]).double().log(), 0.0)
+    means = logs.sum(dim=1) / is_pair.sum(dim=1).clamp(min=1)
+    counted = is_pair.any(dim=1).double()
+    weights = counted if problem.weights is None else counted * problem.weights
+    return (means * shares(weights)).mean()
+
+
+class _PartialLosses(torch.autograd.Function):
+    """The losses of some anchors, and their gradient in the same pass.
+
+    With D_j the denominator of pair j and w the share of each pair,
+        loss        = sum_j w (log D_j - s_j)
+        dloss/ds_k  = exp(s_k) sum_{j : k in S_j} w / D_j - w_k
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, similarities: Tensor, low: Tensor, high: Tensor, temperature: float, tie: float
+    ) -> Tensor:
+        logits, is_pair = similarities / temperature, high.isfinite()
+        share = is_pair.double() / is_pair.sum(dim=1, keepdim=True).clamp(min=1)
+        least = high - tie  # k is in S_j if lo_k is at least this
+        alone = low < least  # j is in S_j only because it is j
+        order = low.sort(dim=1, descending=True)
+        count = torch.searchsorted(-order.values, -least, right=True)
+        logs = _cumulative(logits.gather(1, order.indices)).gather(1, count)
+        logs = torch.where(alone, torch.logaddexp(logs, logits), logs)
+        inverses = (share.log() - logs).masked_fill_(~is_pair, -torch.inf)
+        order = least.sort(dim=1)
+        count = torch.searchsorted(order.values, low, right=True)
+        pulls = _cumulative(inverses.gather(1, order.indices)).gather(1, count)
+        pulls = torch.where(alone, torch.logaddexp(pulls, inverses), pulls)
+        # The exact value is at most log 1 = 0, and rounding may lift it above.
+        ctx.save_for_backward((pulls + logits).clamp_(max=0.0).exp_().sub_(share))
+        ctx.temperature = temperature
+        return ((logs - logits).masked_fill_(~is_pair, 0.0) * share).sum(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative()
+        (grad,) = ctx.saved_tensors
+        return (upstream / ctx.temperature)[:, None] * grad, None, None, None, None
+
+
+def _cumulative(values: Tensor) -> Tensor:
+    """Logarithms of the sums of the first 0, 1, ... exponentials: (n, m) -> (n, m + 1)."""
+    none = values.new_full((len(values), 1), -torch.inf)
+    return torch.cat([none, values.logcumsumexp(dim=1)], dim=1)
