@@ -75,6 +75,13 @@ class Trial:
     """Rectangles of a view that are erased."""
     sampler: float = 0.0
     """Samples are drawn in proportion to density of their target^-this."""
+    rounding: float = 0.0
+    """RnC ranks targets rounded to multiples of this; 0: as they are."""
+    mix: float = 0.0
+    """Share of the samples that are mixed with another one, image and target (0.5 to 1 of their
+    own)."""
+    rotate: float = 0.0
+    """Degrees that views are turned by, at most."""
 
 
 WORTH_COMPILING = 4e6
@@ -93,11 +100,24 @@ def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
     return views.masked_fill((inside[0][:, :, None] & inside[1][:, None] & chosen)[:, None], 0.0)
 
 
-def erased_views(raw: Tensor, augment: ImageAugment, draws: Tensor, hole: Tensor, share: float):
+def turned(views: Tensor, degrees: Tensor) -> Tensor:
+    """Views (m, c, h, w) turned around their centres by (m,)."""
+    angles = torch.deg2rad(degrees)
+    cosines, sines, zeros = angles.cos(), angles.sin(), torch.zeros_like(angles)
+    rows = torch.stack((cosines, -sines, zeros, sines, cosines, zeros), dim=1).view(-1, 2, 3)
+    grid = nn.functional.affine_grid(rows, list(views.shape), align_corners=False)
+    return nn.functional.grid_sample(views, grid, padding_mode="reflection", align_corners=False)
+
+
+def erased_views(
+    raw: Tensor, augment: ImageAugment, draws: Tensor, hole: Tensor, share: float, rotate: float
+) -> Tensor:
     """Random views with erased rectangles: (n, c, h, w) -> (n * v, c, h, w)."""
     views = views_from(raw, augment, draws).flatten(0, 1)
+    if rotate:
+        views = turned(views, rotate * (2 * hole[:, 0, 5] - 1))
     for k in range(hole.shape[1]):
-        views = erase(views, hole[:, k], share)
+        views = erase(views, hole[:, k, :5], share)
     return views.contiguous(memory_format=torch.channels_last)
 
 
@@ -138,15 +158,34 @@ class Training:
         """Augmented views of the chosen samples."""
         raw = self.images[self.chosen]
         draws = draw_views(raw, self.augment, self.views)
-        hole = torch.rand(len(raw) * self.views, self.trial.holes, 5, device=raw.device)
-        return self.augmented(raw, self.augment, draws, hole, self.trial.erase)
+        hole = torch.rand(len(raw) * self.views, self.trial.holes, 6, device=raw.device)
+        return self.augmented(raw, self.augment, draws, hole, self.trial.erase, self.trial.rotate)
+
+    def mixed(self, views: Tensor, targets: Tensor) -> Split:
+        """Some samples and their targets mixed with another one of the batch."""
+        count = len(targets)
+        draws = torch.rand(2, count, device=views.device)
+        own = torch.where(draws[0] < self.trial.mix, 1 - draws[1] / 2, 1.0)
+        other = torch.rand(count, device=views.device).argsort()
+        split = views.view(count, self.views, *views.shape[1:])
+        weight = own.view(-1, 1, 1, 1, 1).to(views.dtype)
+        both = (split * weight + split[other] * (1 - weight)).flatten(0, 1)
+        share = own[:, None].double()
+        return (
+            both.contiguous(memory_format=torch.channels_last),
+            targets * share + targets[other] * (1 - share),
+        )
 
     def step(self) -> None:
         """One update, without a wait for the GPU."""
+        views, targets = self.make_views(), self.targets[self.chosen]
+        if self.trial.mix:
+            views, targets = self.mixed(views, targets)
         with torch.autocast("cuda", torch.bfloat16):
-            features = self.encode(self.make_views()).float()
-        targets = self.targets[self.chosen]
+            features = self.encode(views).float()
         if self.trial.method == "rnc":
+            if self.trial.rounding:
+                targets = (targets / self.trial.rounding).round()
             loss = self.loss(features.view(self.samples, self.views, -1), targets)
         else:  # in twentieths of a deviation, as the product trains L1 by SGD
             scaled = (targets - self.shift) / self.scale

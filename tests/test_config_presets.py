@@ -18,14 +18,24 @@ def test_the_paper_preset_is_the_released_recipe() -> None:
 
 def test_the_best_preset_is_sized_to_the_data() -> None:
     config = FitConfig().resolve(12_208, "image")
-    assert (config.optimizer, config.epochs, config.batch_size) == ("sgd", 200, 256)
+    assert (config.optimizer, config.epochs, config.batch_size) == ("sgd", 100, 128)
     assert (config.keep, config.oversample, config.temperature) == ("best", None, 4.0)
     assert FitConfig(objective="supcon").resolve(12_208, "image").temperature is None
     assert FitConfig().resolve(12_208, "table").temperature == 2.0
     assert FitConfig(lds=True, scheme="end2end").resolve(12_208, "image").oversample == 0
-    assert (config.erase, config.average, config.warm_up, config.balance) == (1, 0.999, 10, None)
-    assert (config.head_solver, config.contrast_views, config.head_views) == ("exact", 2, 2)
+    assert (config.erase, config.average, config.warm_up, config.balance) == (1, 0.999, 5, None)
+    assert (config.head_solver, config.contrast_views, config.head_views) == ("exact", 4, 4)
+    assert (config.rate(contrast=True), config.rate(contrast=False)) == (0.4, 0.05)
     assert config.resolve(12_208, "image") == config
+    two = FitConfig(views=2).resolve(12_208, "image")
+    assert (two.epochs, two.batch_size, two.rate(contrast=True)) == (200, 256, 0.4)
+    for kind, rows, objective in (
+        ("image", 4999, "rnc"),
+        ("signal", 12_208, "rnc"),
+        ("image", 12_208, "simclr"),
+    ):
+        other = FitConfig(objective=objective).resolve(rows, kind)
+        assert (other.contrast_views, other.batch_size, other.epochs) == (2, 256, 200)
     for rows in (5, 60, 610, 1860):
         config = FitConfig().resolve(rows, "image")
         assert config.epochs is not None

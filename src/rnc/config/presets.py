@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rnc.config.sizes import (
+    MANY_IMAGES,
     QUICK_EPOCHS,
     best_batch_size,
     best_epochs,
@@ -63,7 +64,9 @@ def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> di
 
 def sgd_rate(config: "FitConfig", *, contrast: bool) -> float:
     """The rate of SGD for an encoder that the objective trains, or else a head's loss."""
-    scale = sgd_scale(config.batch_size)
+    views = config.contrast_views if contrast else config.head_views
+    several = max(2, views) // 2 if config.preset == "best" else 1
+    scale = sgd_scale(config.batch_size and several * config.batch_size)
     if not contrast:
         return scale * (HEAD_RATE if config.preset == "best" else 0.2)
     if config.preset == "best" and config.objective == "rnc":
@@ -99,27 +102,31 @@ def _best(config: "FitConfig", rows: int | None, kind: str) -> dict[str, Any]:
 
 
 def _best_images(config: "FitConfig", rows: int | None) -> dict[str, Any]:
-    batch_size = config.batch_size or best_batch_size(rows)
-    epochs = config.epochs or best_epochs(rows, batch_size)
+    views = config.views
+    if views is None and config.objective == "rnc" and rows is not None and rows >= MANY_IMAGES:
+        views = 4
+    own = {"views": views, "temperature": 4.0, "test_views": "mirror" if config.flip else "plain"}
+    return _best_network(config, rows, views) | {"weight_decay": 5e-4} | own
+
+
+def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    return _best_network(config, rows, config.views) | {"optimizer": "adamw"}
+
+
+def _best_network(config: "FitConfig", rows: int | None, views: int | None) -> dict[str, Any]:
+    several = 2 if views is None else views
+    batch_size = config.batch_size or best_batch_size(rows, several)
+    epochs = config.epochs or best_epochs(rows, batch_size, several)
     return {
         "epochs": epochs,
         "head_epochs": max(1, epochs // 10),
         "batch_size": batch_size,
-        "weight_decay": 5e-4,
         "balance": None,
-        "temperature": 4.0,
         "crop_scale": 0.5,
         "erase": 1.0,
         "average": 0.999,
         "warm_up": epochs // 20,
-        "test_views": "mirror" if config.flip else "plain",
     }
-
-
-def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
-    values = _best_images(config, rows)
-    own = {"optimizer": "adamw", "weight_decay": 1e-4, "test_views": "plain", "temperature": 2.0}
-    return values | own
 
 
 def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
