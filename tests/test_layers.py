@@ -10,7 +10,7 @@ LAYERS = [
     ["files", "json_types", "lock", "loss"],
     ["augment", "encoders", "heads", "intervals", "methods", "metrics", "weights"],
     ["config"],
-    ["asked", "data", "explainer", "model", "model_config"],
+    ["asked", "batching", "data", "explainer", "interval_maker", "model", "model_config"],
     ["training"],
     ["analyses", "run"],
     ["experiments", "report", "search"],

@@ -16,7 +16,7 @@ from evaluation_cases import table_of, untrained
 from rnc.analyses.registry import analyse
 from rnc.run.folder import RUN_FILES, RUN_FOLDERS, RunFolder
 from rnc.run.partial import read_partial
-from rnc.run.predictions import EXTRAS
+from rnc.run.predictions import EXTRAS, check_target_names
 from rnc.training.record import Record
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
@@ -29,8 +29,8 @@ def interval(monkeypatch):
     def spread(sign):
         return lambda model, z: model.head.decode(model.head(z)) + sign * z.abs().mean(1)[:, None]
 
-    monkeypatch.setitem(EXTRAS, "lower", spread(-1))
-    monkeypatch.setitem(EXTRAS, "upper", spread(1))
+    monkeypatch.setitem(EXTRAS, "low", spread(-1))
+    monkeypatch.setitem(EXTRAS, "high", spread(1))
     monkeypatch.setitem(EXTRAS, "absent", lambda model, features: None)
 
 
@@ -53,7 +53,7 @@ def test_every_name_of_a_file_is_written_once():
 
 def test_an_extra_is_a_column_of_its_own_and_no_subgroup(tmp_path, interval):
     run = untrained(tmp_path, table_of(town=np.arange(300) % 5))
-    names = ["name", "price", "price_predicted", "price_lower", "price_upper", "town"]
+    names = ["name", "price", "price_predicted", "price_low", "price_high", "town"]
     assert list(run.predictions.frame) == names
     assert run.scores["columns"] == dict(
         zip(names, ["name", "target", "prediction", "extra", "extra", "subgroup"], strict=True)
@@ -62,22 +62,22 @@ def test_an_extra_is_a_column_of_its_own_and_no_subgroup(tmp_path, interval):
     lower, upper = run.predictions.extras.values()
     width = np.abs(run.model.embed_prepared(run.table.x[run.table.rows("test")])).mean(axis=1)
     np.testing.assert_allclose(upper - lower, 2 * width, rtol=1e-4)
-    assert list(read_partial(tmp_path).predictions.extras) == ["price_lower", "price_upper"]
+    assert list(read_partial(tmp_path).predictions.extras) == ["price_low", "price_high"]
     assert analyse(run, "subgroups").exists()
     assert list(run.analysis("subgroups").content) == ["town"]
 
 
 def test_an_extra_keeps_its_name_from_a_subgroup(tmp_path, interval):
-    run = untrained(tmp_path, table_of(price_lower=np.arange(300) % 5))
-    assert list(run.subgroups) == ["price_lower_subgroup"]
-    assert list(run.predictions.extras) == ["price_lower", "price_upper"]
+    run = untrained(tmp_path, table_of(price_low=np.arange(300) % 5))
+    assert list(run.subgroups) == ["price_low_subgroup"]
+    assert list(run.predictions.extras) == ["price_low", "price_high"]
 
 
 def test_a_target_that_is_called_as_an_extra_is_refused(tmp_path, interval):
     table = table_of(targets=2)
-    names = ("price", "price_lower")
+    names = ("price", "price_low")
     object.__setattr__(table, "target_names", names)
-    with pytest.raises(ValueError, match=r"would have column 'price_lower' twice"):
+    with pytest.raises(ValueError, match=r"would have column 'price_low' twice"):
         untrained(tmp_path, table)
 
 
@@ -166,3 +166,8 @@ def test_reading_a_run_does_not_import_what_training_needs():
     code = "import sys, rnc.run.predict, rnc.run.partial; print('lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_two_targets_may_not_take_the_columns_of_intervals():
+    with pytest.raises(ValueError, match=r"would have column 'price_lower' twice"):
+        check_target_names(("price", "price_lower"))

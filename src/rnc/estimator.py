@@ -26,10 +26,12 @@ from rnc.config import (
     Switch,
     TestViews,
 )
-from rnc.data.splits import make_split
+from rnc.data.splits import CALIBRATION, make_split
 from rnc.data.table import Table, table_from_arrays
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
+from rnc.interval_maker import calibrate
+from rnc.intervals import Intervals
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
@@ -65,6 +67,9 @@ class RnCRegressor(
         validation_fraction: share of the rows that are kept from training and choose the best
             epoch, the penalty of the head and, by scheme "auto", the scheme. Where that is less
             than one row, or leaves equal targets or one group, all rows train and choose.
+        calibration_share: share of the rows that are left over from validation to calibrate
+            intervals on, and for nothing else. With 0, those of validation do that, too; coverage
+            can then be a little below the promise, since they chose the epoch.
         verbose: 1 prints a line per epoch.
 
     Attributes:
@@ -151,6 +156,7 @@ class RnCRegressor(
         channels_last: bool = True,
         random_state: int | np.random.RandomState | None = 0,
         validation_fraction: float = 0.1,
+        calibration_share: float = 0.0,
         verbose: int = 0,
     ) -> None:
         parameters = {name: value for name, value in locals().items() if name != "self"}
@@ -166,7 +172,12 @@ class RnCRegressor(
         group = None if groups is None else np.asarray(groups)
         fractions = self._fractions(targets, group, config.seed)
         table = table_from_arrays(
-            inputs, targets, group=group, fractions=fractions, split_seed=config.seed
+            inputs,
+            targets,
+            group=group,
+            fractions=fractions,
+            split_seed=config.seed,
+            calibration_share=self.calibration_share,
         )
         table = dataclasses.replace(table, target_names=_names(y) or table.target_names)
         if fractions[1] == 0:
@@ -181,6 +192,8 @@ class RnCRegressor(
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
         model.reference = reference_of(model, table)
+        if fractions[1] or self.calibration_share:  # else validation rows are those of training
+            model.calibration = calibrate(model, table, period=config.period)
         self.model_, self.history_ = model, history
         self.n_iter_ = sum(record.epoch > 0 for record in history)
         self._n_features_out, self._y_dims = model.head.config.d, targets.ndim
@@ -191,6 +204,23 @@ class RnCRegressor(
         validation.check_is_fitted(self)
         predictions = self.model_.predict(self._new(X))
         return predictions[:, 0] if self._y_dims == 1 else predictions
+
+    def predict_interval(
+        self, X: ArrayLike, confidence: float = 0.9, *, kind: str = "auto", joint: bool = False
+    ) -> Intervals:
+        """Intervals that hold the targets with a confidence: lower and upper ends.
+
+        Both have the shape of what `predict` returns. See `Regressor.predict_interval`.
+
+        Args:
+            X: as for `predict`.
+            confidence: the share of new samples whose target is to be within its interval.
+            kind: plain, normalised, bins or quantiles; "auto" takes what was chosen in `fit`.
+            joint: intervals that hold for all targets of a sample at once, not each for itself.
+        """
+        validation.check_is_fitted(self)
+        found = self.model_.predict_interval(self._new(X), confidence, kind=kind, joint=joint)
+        return Intervals(*(end[:, 0] for end in found)) if self._y_dims == 1 else found
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Features, as the encoder gives them: (n, ...) -> (n, d)."""
@@ -226,7 +256,7 @@ class RnCRegressor(
         return inputs
 
     def _config(self) -> FitConfig:
-        own = {"random_state", "validation_fraction", "verbose"}
+        own = {"random_state", "validation_fraction", "calibration_share", "verbose"}
         fields = {name: value for name, value in self.get_params().items() if name not in own}
         if isinstance(self.encoder, nn.Module):
             del fields["encoder"]
@@ -305,9 +335,11 @@ def _names(y: Any) -> tuple[str, ...]:
 
 
 def _validated_by_training_rows(table: Table) -> Table:
-    """The same with all its rows twice: once to train on, once to validate."""
-    twice = np.tile(np.arange(len(table)), 2)
-    split = np.repeat(["train", "val"], len(table))
+    """The same with all its training rows twice: once to train on, once to validate."""
+    train, calibration = table.rows("train"), table.rows(CALIBRATION)
+    twice = np.concatenate([train, train, calibration])
+    counts = (len(train), len(train), len(calibration))
+    split = np.repeat(["train", "val", CALIBRATION], counts)
     return dataclasses.replace(
         table,
         x=table.x[twice],

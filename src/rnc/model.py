@@ -1,6 +1,7 @@
 """Regressor: an encoder and a head, from samples to predictions; saved and loaded as a folder.
 
 predict, embed     raw data: files, tables, arrays, pictures -> predictions (n, t), features (n, d)
+predict_interval   raw data -> lower and upper ends (n, t) of intervals
 prepare            raw data -> samples as a Table holds them
 predict_prepared, embed_prepared    the same for these
 explain            raw data -> the nearest training samples of each
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from rnc.augment import TEST_VIEWS, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
+from rnc.batching import Answers, InFloat64, joined
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
@@ -28,6 +30,8 @@ from rnc.data.source import stored_side
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
+from rnc.intervals import CalibrationRows, Intervals
+from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.intervals.reference import REFERENCE_FILE, Reference
 from rnc.json_types import damaged
@@ -67,9 +71,10 @@ class Regressor(nn.Module):
         self.input_scale: Tensor
         self.register_buffer("input_shift", torch.zeros(channels, 1))
         self.register_buffer("input_scale", torch.ones(channels, 1))
+        self.calibration: CalibrationRows | None = None
+        """What intervals rest on; `rnc.interval_maker` reads it from the folder when needed."""
         self.reference: Reference | None = None
-        """Training samples to compare others with; `rnc.explainer` reads them from the folder when
-        they are needed."""
+        """Training samples to compare others with; `rnc.explainer` reads them likewise."""
         self.folder: Path | None = None
         """Where the model was loaded from."""
 
@@ -124,6 +129,41 @@ class Regressor(nn.Module):
         for note in inputs.notes + not_finite(predictions, inputs.names):
             warnings.warn(note, DataWarning, stacklevel=2)
         return predictions
+
+    def predict_interval(
+        self,
+        data: Any,
+        confidence: float = 0.9,
+        *,
+        kind: str = "auto",
+        joint: bool = False,
+        images: str | Path | None = None,
+        image_column: str = "auto",
+        batch_size: int = 256,
+    ) -> Intervals:
+        """Intervals that hold the targets with a confidence: lower and upper ends, (n, t) each.
+
+        On a circle, an upper end below the lower one goes across the end of the circle.
+
+        Args:
+            data: as for `predict`.
+            confidence: the share of new samples whose target is to be within its interval.
+            kind: plain, normalised, bins or quantiles; "auto" takes what was chosen on the
+                calibration rows.
+            joint: intervals that hold for all targets of a sample at once, not each for itself.
+            images: as for `predict`.
+            image_column: as for `predict`.
+            batch_size: as for `predict`.
+        """
+        from rnc.interval_maker import maker_of
+
+        maker = maker_of(self)
+        maker.rows.kinds_for(kind, confidence, joint=joint)  # raises before data are read
+        inputs = self.prepare(data, images=images, image_column=image_column)
+        answers = self.steady().answer_prepared(inputs.x, batch_size=batch_size)
+        for note in inputs.notes + not_finite(answers.predictions, inputs.names):
+            warnings.warn(note, DataWarning, stacklevel=2)
+        return maker.intervals(answers, confidence, kind=kind, joint=joint)
 
     def embed(
         self,
@@ -201,8 +241,9 @@ class Regressor(nn.Module):
         """
         if self.config.kind != "table" or self.config.encoder == "own":
             return self
-        model = copy.deepcopy(self, {id(self.reference): self.reference})
-        model.encoder = _InFloat64(model.encoder)
+        kept = (self.reference, self.calibration)  # the copy needs none of its own
+        model = copy.deepcopy(self, {id(one): one for one in kept})
+        model.encoder = InFloat64(model.encoder)
         model.head.double()
         return model
 
@@ -213,13 +254,28 @@ class Regressor(nn.Module):
 
         With `rows`, of these samples only, which are read a batch at a time.
         """
-        return _joined(self.embed_batches(x, rows=rows, batch_size=batch_size), x, rows)
+        return joined(self.embed_batches(x, rows=rows, batch_size=batch_size), x, rows)
 
     def predict_prepared(
         self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
     ) -> NDArray[np.float64]:
         """Predictions in the units of the targets: samples of a Table (n, ...) -> (n, t)."""
-        return _joined(self._batches(x, rows, batch_size, self._predicted), x, rows)
+        return joined(self._batches(x, rows, batch_size, self._predicted), x, rows)
+
+    def answer_prepared(
+        self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
+    ) -> Answers:
+        """Features, outputs of the head and predictions, by one pass through the encoder."""
+        answers: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+
+        def compute(view: Tensor) -> Tensor:
+            features, outputs = (part.float() for part in self(view))
+            answers.append((features.cpu().numpy(), outputs.cpu().numpy()))
+            return self.head.decode(outputs)
+
+        predictions = joined(self._batches(x, rows, batch_size, compute), x, rows)
+        features, outputs = (np.concatenate(parts) for parts in zip(*answers, strict=True))
+        return Answers(features, outputs, predictions)
 
     def embed_batches(
         self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
@@ -262,13 +318,18 @@ class Regressor(nn.Module):
             extra: further entries of config.json, such as the FitConfig.
         """
         from rnc.explainer import kept_reference
+        from rnc.interval_maker import kept_calibration
 
-        reference = kept_reference(self)
+        folder = Path(folder)
+        calibration, reference = kept_calibration(self), kept_reference(self)
         self.save_config(folder, extra)
-        (Path(folder) / REFERENCE_FILE).unlink(missing_ok=True)  # of the weights that now go
-        write_tensors(Path(folder) / MODEL_FILE, self.state_dict())
+        for name in (CALIBRATION_FILE, REFERENCE_FILE):  # of the weights that now go
+            (folder / name).unlink(missing_ok=True)
+        write_tensors(folder / MODEL_FILE, self.state_dict())
         if reference is not None:
             reference.save(folder)
+        if calibration is not None:
+            calibration.write(folder)
 
     def save_config(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
         """Write config.json only, as before training."""
@@ -308,32 +369,6 @@ class Regressor(nn.Module):
             fill(model, read_tensors(weights)[0])
         model.folder = folder
         return model.eval()
-
-
-class _InFloat64(nn.Module):
-    """An encoder that computes in float64, whatever the type of its input."""
-
-    def __init__(self, encoder: nn.Module) -> None:
-        super().__init__()
-        self.encoder = encoder.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.encoder(x.double())
-        return features
-
-
-def _joined(
-    parts: Iterator[NDArray[Any]], x: NDArray[Any], rows: NDArray[np.int64] | None
-) -> NDArray[Any]:
-    """All batches in one array, without a second copy of them."""
-    done, joined = 0, None
-    for part in parts:
-        if joined is None:
-            joined = np.empty((len(x if rows is None else rows), *part.shape[1:]), part.dtype)
-        joined[done : done + len(part)] = part
-        done += len(part)
-    assert joined is not None
-    return joined
 
 
 def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:

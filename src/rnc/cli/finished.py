@@ -1,7 +1,7 @@
 """Commands that use finished runs: predict, evaluate, report, export."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -41,6 +41,14 @@ def predict(
     images: Images = None,
     image_column: Annotated[str, "column of file names"] = "auto",
     skip_bad: SkipBad = False,
+    confidence: Annotated[
+        float | None, "add intervals T_lower, T_upper that hold this share of targets, as 0.9"
+    ] = None,
+    intervals: Annotated[
+        Literal["auto", "plain", "normalised", "bins", "quantiles"],
+        "their kind; auto: chosen when the run was fitted",
+    ] = "auto",
+    joint: Annotated[bool, "intervals that hold for all targets at once"] = False,
 ) -> None:
     """Predict with a finished run: images, folders, tables or arrays.
 
@@ -52,7 +60,7 @@ def predict(
 
         rnc predict runs/price new.csv -o - | head
 
-        rnc predict runs/price new.csv --explain
+        rnc predict runs/price new.csv --explain --confidence 0.9
 
     Columns that the model does not use, such as an id, come first in the predictions; a true
     target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
@@ -61,12 +69,15 @@ def predict(
     """
     from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS
     from rnc.run.outputs import STDOUT
-    from rnc.run.predict import predict_to_files
+    from rnc.run.predict import AskedIntervals, predict_to_files
 
     with friendly():
         if neighbours is not None and not explain:
             raise ValueError("--neighbours says how many --explain finds. Add --explain.")
         k = EXPLAIN_NEIGHBOURS if neighbours is None else neighbours
+        if confidence is None and (joint or intervals != "auto"):
+            raise ValueError("--intervals and --joint are about intervals: add --confidence 0.9.")
+        asked = None if confidence is None else AskedIntervals(confidence, intervals, joint)
         with steps_bar() as show:
             made = predict_to_files(
                 run,
@@ -78,6 +89,7 @@ def predict(
                 images=images,
                 image_column=image_column,
                 skip_bad=skip_bad,
+                intervals=asked,
                 show=show,
             )
         for row in made.skipped:

@@ -1,5 +1,7 @@
 """How far off a single prediction may be: intervals with a promised coverage.
 
+calibration.py  what a model keeps of its calibration rows; kinds of intervals
+choice.py       which kind is narrowest at equal coverage
 conformal.py    split conformal intervals: plain, normalised, by bins, joint, from quantiles
 difficulty.py   how hard a sample is, by its nearest training samples in feature space
 promise.py      what coverage chance allows where the promise holds
@@ -8,6 +10,8 @@ nearest.py      the search for these
 reference.py    the file of training samples that a run keeps to compare with
 """
 
+from rnc.intervals.calibration import CalibrationRows as CalibrationRows
+from rnc.intervals.calibration import Spread as Spread
 from rnc.intervals.conformal import Conformal as Conformal
 from rnc.intervals.conformal import Intervals as Intervals
 from rnc.intervals.conformal import conformal_margin as conformal_margin

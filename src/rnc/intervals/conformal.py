@@ -199,7 +199,12 @@ def promised_rank(rows: int, confidence: float) -> int:
 
 def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be above 0 and below 1, as 0.9; got {confidence!r}.")
+        percent = (
+            f" For {confidence:g}%, give {confidence / 100:g}." if 1 < confidence < 100 else ""
+        )
+        raise ValueError(
+            f"confidence must be above 0 and below 1, as 0.9; got {confidence!r}.{percent}"
+        )
 
 
 def _check_difficulty(difficulty: NDArray[np.float64] | None, rows: int) -> None:

@@ -86,7 +86,8 @@ def make_reference(
 ) -> Reference:
     """A reference of training samples: features (m, d), targets (m, t), names and rows (m,)."""
     own = own_neighbours(torch.from_numpy(features), min(OWN_NEIGHBOURS, len(features) - 1))
-    return Reference(features, targets, names, rows, own, total)
+    rounded = own._replace(distances=own.distances.float().double())  # as the file keeps them
+    return Reference(features, targets, names, rows, rounded, total)
 
 
 def read_reference(folder: str | Path) -> Reference:

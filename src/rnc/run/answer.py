@@ -22,8 +22,8 @@ class Answer:
     headline: str
     """The error, and those of the baselines: one line."""
     details: tuple[str, ...]
-    """Further sentences: which scheme stayed, its solved head, the errors per target, a training
-    too short."""
+    """Further sentences: which scheme stayed, its solved head, the coverage of intervals, the
+    errors per target, a training too short."""
 
 
 def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN") -> Answer:
@@ -84,6 +84,47 @@ def _head_words(head: Mapping[str, Any]) -> str:
     return f"{words}: rare targets count more." if balance else f"{words}."
 
 
+def coverage_words(intervals: Mapping[str, Any], rows: int | None = None) -> list[str]:
+    """What the entry "intervals" of scores.json says, a sentence or two for each target.
+
+    >>> found = {"coverage": 0.86, "low": 0.77, "high": 0.93, "width": 7.2, "expected": 0.8}
+    >>> known = {"rows": 40, "reused": False, "kinds": {"age": "bins"}}
+    >>> print(*coverage_words(known | {"coverage": {"0.9": {"age": found}}}, 80))
+    age: 90% intervals hold 86.0% (77.0 to 93.0) of 80 rows; mean width 7.20 (bins, 40 calibration \
+rows).
+    """
+    lines = []
+    by_confidence = intervals.get("coverage") or {}
+    source = "validation" if intervals.get("reused") else "calibration"
+    for target, kind in (intervals.get("kinds") or {}).items():
+        found = {float(name): of[target] for name, of in by_confidence.items() if target in of}
+        if not found:
+            continue
+        held = ", ".join(map(_held, found.values()))
+        asked = ", ".join(f"{confidence:.0%}" for confidence in found)
+        counted = "the" if rows is None else f"{rows:,}"
+        main = found.get(0.9) or next(iter(found.values()))
+        lines.append(
+            f"{target}: {asked} intervals hold {held} of {counted} rows; mean width "
+            f"{number(main['width'])} ({kind}, {intervals.get('rows')} {source} rows)."
+        )
+        lines += [
+            f"{target}: the {confidence:.0%} intervals do not keep their promise here: they hold "
+            f"{one['coverage']:.1%}, and chance alone leaves {one['expected']:.1%} or more. These "
+            "rows are not like those that the intervals were calibrated on (shift)."
+            for confidence, one in found.items()
+            if one["coverage"] < one["expected"]
+        ]
+    if lines and (cost := intervals.get("cost")):
+        lines.append(f"The intervals are {cost}.")
+    return lines
+
+
+def _held(one: Mapping[str, float]) -> str:
+    """A coverage with its exact band, in percent."""
+    return f"{one['coverage']:.1%} ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
+
+
 def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
     details = []
     if "kept" in scores:
@@ -96,6 +137,7 @@ def _details(scores: Mapping[str, Any], key: str, run: str) -> list[str]:
         details.append(
             f"Rare targets were drawn more often in training (oversample {oversample:g})."
         )
+    details += coverage_words(scores.get("intervals") or {}, (scores.get("n") or {}).get("test"))
     baselines = scores.get("baselines") or {}
     medians = (baselines.get("median") or {}).get("per_target") or {}
     boosting = baselines.get("boosting") or {}

@@ -8,6 +8,7 @@ The scores, as scores.json has them:
      "subgroups": {column: {value or range: {"n": ..., "mae": ..., ...}}},  see `rnc.run.groups`
      "readable": {column: accuracy or R2},                                   likewise
      "guessing": {column: {"kind": "accuracy" or "r2", "chance": the score of a guess}},
+     "intervals": {...},          if the model has calibration rows: see `rnc.run.coverage`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
 The first key is the name of the split. A score that is not defined is left out. `rnc fit` adds
@@ -28,11 +29,15 @@ import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
+from rnc.batching import Answers
 from rnc.config import FitConfig
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import essential
-from rnc.data.splits import SPLITS
+from rnc.data.splits import ALL_SPLITS, SPLITS
 from rnc.data.table import Table
+from rnc.interval_maker import IntervalMaker, kept_calibration
+from rnc.intervals import Intervals
+from rnc.intervals.calibration import CHOSEN_AT
 from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
 from rnc.metrics import (
     SHOTS,
@@ -45,6 +50,7 @@ from rnc.metrics import (
     worst_samples,
 )
 from rnc.model import Regressor, input_shape_of
+from rnc.run.coverage import coverage_scores, joined_intervals, possible_confidences
 from rnc.run.groups import Groups, groups_of, readable
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
@@ -115,7 +121,9 @@ def evaluate(
     feature_similarity = resolve_similarity(similarity)
     samples = _samples(model, table, split)
     truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
-    features, prediction, extras = _predict(model, table.x, samples, rows)
+    calibration = kept_calibration(model)
+    maker = None if calibration is None else IntervalMaker(model, calibration)
+    features, prediction, extras, found = _predict(model, table.x, samples, rows, maker)
     train = _train_targets(table, train_targets)
     scores: dict[str, Any] = {
         split: {
@@ -123,8 +131,10 @@ def evaluate(
             **_circular_score(prediction, truth, distance),
             **_order(features, truth[rows], feature_similarity, distance),
         },
-        "n": {name: len(table.rows(name)) for name in SPLITS},
+        "n": {name: n for name in ALL_SPLITS if (n := len(table.rows(name))) or name in SPLITS},
     }
+    if calibration is not None:
+        scores["intervals"] = coverage_scores(found, truth, calibration, table.target_names)
     if truth.shape[1] > 1:
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names)
     scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
@@ -141,7 +151,8 @@ def evaluate(
     pictures = thumbnails(table.x, samples[pictured])
     if pictures:
         pictures["rows"] = pictured
-    frame, scores["columns"] = predictions_frame(table, samples, prediction, extras)
+    ends = found.get(CHOSEN_AT)
+    frame, scores["columns"] = predictions_frame(table, samples, prediction, extras, ends)
     raw = None if table.raw is None else table.raw.iloc[samples[worst]].set_axis(worst)
     return Evaluation(scores, frame, features, rows, pictures, raw)
 
@@ -164,9 +175,15 @@ def evaluate_run(
 
 
 def _predict(
-    model: Regressor, x: NDArray[Any], samples: NDArray[np.int64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], Columns, dict[str, Columns]]:
-    """Features (k, d) of chosen rows of the samples; predictions (n, t) and extras (n,) of all.
+    model: Regressor,
+    x: NDArray[Any],
+    samples: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    maker: IntervalMaker | None,
+) -> tuple[NDArray[np.float32], Columns, dict[str, Columns], dict[float, Intervals]]:
+    """Features (k, d) of chosen rows of the samples; of all, predictions (n, t) and extras (n,).
+
+    And their intervals by confidence, if there is what makes some.
 
     The encoder runs once, and the features of all samples are never in memory together.
     """
@@ -176,17 +193,22 @@ def _predict(
         math.ceil(len(samples) / _BATCH),
     )
     kept, predictions, extras, done = [], [], [], 0
+    found, confidences = [], possible_confidences(maker)
     while several := list(islice(batches, _TOGETHER)):
         features = np.concatenate(several)
         with torch.no_grad():
             outputs = model.head(torch.from_numpy(features).to(model.input_shift.device))
             predictions.append(model.head.decode(outputs).cpu().numpy())
+        if maker is not None:
+            answers = Answers(features, outputs.cpu().numpy(), predictions[-1])
+            found.append(maker.several(answers, confidences))
         extras.append(extra_columns(model, features))
         here = rows[(rows >= done) & (rows < done + len(features))] - done
         kept.append(features[here])
         done += len(features)
     joined = {name: np.concatenate([part[name] for part in extras]) for name in extras[0]}
-    return np.concatenate(kept), np.concatenate(predictions), joined
+    intervals = joined_intervals(found) if found else {}
+    return np.concatenate(kept), np.concatenate(predictions), joined, intervals
 
 
 def draw(n: int, limit: int, seed: int = 0) -> NDArray[np.int64]:

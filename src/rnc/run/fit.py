@@ -20,6 +20,7 @@ from rnc.config import FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import sweep
+from rnc.interval_maker import calibrate
 from rnc.lock import locked
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
@@ -149,6 +150,7 @@ def fit_run(
             model.reference = reference_of(model, table)
             model.save(out, entries)
             PULSE.now = Step("evaluating")
+            _calibrate(model, table, config, out)
             evaluation = evaluate_run(model, table, config)
             evaluation.scores.update(_training_scores(records, config, table))
             evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
@@ -159,6 +161,13 @@ def _with_oversample(config: FitConfig, table: Table) -> FitConfig:
     """The config with the exponent that the targets of these data choose, if it has none."""
     resolved = config.resolve(len(table.rows("train")), table.kind)
     return replace(config, oversample=chosen_oversample(resolved, table))
+
+
+def _calibrate(model: Regressor, table: Table, config: FitConfig, out: Path) -> None:
+    """Write the calibration rows, which intervals of predictions rest on."""
+    model.calibration = calibrate(model, table, period=config.period)
+    if model.calibration is not None:
+        model.calibration.write(out)
 
 
 def _begin(

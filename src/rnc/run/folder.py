@@ -7,6 +7,7 @@
     history.csv         one line per epoch
     model.safetensors   the weights: written when training is done
     reference.safetensors   training samples to compare others with, see `rnc.run.reference`
+    calibration.safetensors calibration rows for intervals, see `rnc.intervals.calibration`
     features.safetensors    features (k, d) of test samples, and their rows (k,) in predictions.csv
     thumbnails.safetensors  small pictures of test samples, see `rnc.run.thumbnails`
     predictions.csv     see `rnc.run.predictions`
@@ -44,6 +45,7 @@ from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import write_json, write_tensors, write_text
+from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.reference import REFERENCE_FILE
 from rnc.json_types import check_fields, damaged
 from rnc.metrics import Columns
@@ -81,6 +83,7 @@ RUN_FILES = (
     HISTORY_FILE,
     MODEL_FILE,
     REFERENCE_FILE,
+    CALIBRATION_FILE,
     SCORES_FILE,
     PREDICTIONS_FILE,
     FEATURES_FILE,

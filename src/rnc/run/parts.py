@@ -63,6 +63,7 @@ class _ScoresFile(TypedDict, total=False):
     subgroups: dict[str, dict[str, dict[str, float]]]
     readable: dict[str, float]
     guessing: dict[str, _Probe]
+    intervals: dict[str, Any]
     columns: dict[str, str]
     validation_error: float
     auto: dict[str, float]

@@ -16,13 +16,23 @@ from rnc.data.raw import InputReader, expand
 from rnc.data.source import stored_side
 from rnc.data.stream import NeedsWhole, Piece, stream_inputs
 from rnc.explainer import explainer_of
-from rnc.intervals.explanation import Explainer, Explanation
+from rnc.interval_maker import maker_of
+from rnc.intervals import CalibrationRows
+from rnc.intervals.explanation import Explanation
 from rnc.model import Regressor
 from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, open_features, open_rows
-from rnc.run.predictions import EXTRAS, NAME, extra_columns, given_columns
+from rnc.run.predictions import NAME, extra_columns, given_columns, interval_columns
 
 ShowRows = Callable[[int, int, str], None]
 """What is told how many rows are done, of how many, and what is done with them."""
+
+
+class AskedIntervals(NamedTuple):
+    """Which intervals are to be beside predictions; see `Regressor.predict_interval`."""
+
+    confidence: float = 0.9
+    kind: str = "auto"
+    joint: bool = False
 
 
 class NewPredictions(NamedTuple):
@@ -30,7 +40,8 @@ class NewPredictions(NamedTuple):
 
     frame: pd.DataFrame
     """A row per sample: its name; the columns of its table that the model does not use; its
-    prediction for every target T in column T; its extras (see `rnc.run.predictions`)."""
+    prediction for every target T in column T; the ends of its interval, if asked for, in T_lower
+    and T_upper; its extras (see `rnc.run.predictions`)."""
     features: NDArray[np.float32] | None
     """(n, d), if they were asked for."""
     skipped: tuple[Skipped, ...]
@@ -52,6 +63,7 @@ def predict_run(
     skip_bad: bool = False,
     features: bool = False,
     explain: int | None = None,
+    intervals: AskedIntervals | None = None,
     progress: bool = True,
 ) -> NewPredictions:
     """Predictions of a run for new samples.
@@ -67,17 +79,18 @@ def predict_run(
         skip_bad: leave out broken images instead of raising.
         features: compute features, too.
         explain: find so many nearest training samples of each, too; None: none.
+        intervals: which intervals to add; None: none.
         progress: show a bar while images are decoded.
     """
     model = Regressor.load(folder)
-    explainer = None if explain is None else explainer_of(model, explain)
+    predictor = _Predictor(model, intervals, explain)
     inputs = model.prepare(
         data, images=images, image_column=image_column, skip_bad=skip_bad, progress=progress
     )
-    made = _predicted(model, model.steady(), inputs, explainer, features=features)
-    notes = inputs.notes + not_finite_note(made.bad, len(made.frame))
-    if explainer is not None and made.explanation is not None:
-        notes += explainer.note(int(made.explanation.out_of_range.sum()), len(made.frame))
+    made = predictor(inputs)
+    notes = inputs.notes + predictor.notes + not_finite_note(made.bad, len(made.frame))
+    if predictor.explainer is not None and made.explanation is not None:
+        notes += predictor.explainer.note(int(made.explanation.out_of_range.sum()), len(made.frame))
     embedding = made.embedding if features else None
     return NewPredictions(
         made.frame, embedding, inputs.skipped, notes, len(made.bad), made.explanation
@@ -86,37 +99,60 @@ def predict_run(
 
 class _Predicted(NamedTuple):
     frame: pd.DataFrame
-    embedding: NDArray[np.float32] | None
+    embedding: NDArray[np.float32]
     bad: list[str]
     """Samples without a finite prediction."""
     explanation: Explanation | None
 
 
-def _predicted(
-    model: Regressor,
-    steady: Regressor,
-    inputs: Inputs,
-    explainer: Explainer | None,
-    *,
-    features: bool,
-) -> _Predicted:
-    """The rows of the predictions, and what else was asked for."""
-    predictions = steady.predict_prepared(inputs.x)
-    columns: dict[str, NDArray[Any]] = {
-        target: predictions[:, i] for i, target in enumerate(model.config.target_names)
-    }
-    needed = features or bool(EXTRAS) or explainer is not None
-    embedding = steady.embed_prepared(inputs.x) if needed else None
-    explanation = None
-    if embedding is not None:
-        columns |= extra_columns(model, embedding)
-        explanation = None if explainer is None else explainer(embedding)
-    if explanation is not None:
-        columns |= explanation.columns([NAME, *columns])
-    given = given_columns(inputs.columns, [NAME, *columns])
-    frame = pd.DataFrame({NAME: inputs.names, **given, **columns})
-    bad = inputs.names[(~np.isfinite(predictions)).any(axis=1)].tolist()
-    return _Predicted(frame, embedding, bad, explanation)
+class _Predictor:
+    """Makes rows of predictions, with what else is asked for; raises early for what cannot be."""
+
+    def __init__(self, model: Regressor, asked: AskedIntervals | None, explain: int | None) -> None:
+        self.model, self.asked, self.steady = model, asked, model.steady()
+        self.explainer = None if explain is None else explainer_of(model, explain)
+        self.maker = None if asked is None else maker_of(model)
+        self.notes: tuple[str, ...] = ()
+        if self.maker is not None and asked is not None:
+            kinds = self.maker.rows.kinds_for(asked.kind, asked.confidence, joint=asked.joint)
+            self.notes = interval_notes(self.maker.rows, kinds, asked.confidence)
+
+    def __call__(self, inputs: Inputs) -> _Predicted:
+        answers, targets = self.steady.answer_prepared(inputs.x), self.model.config.target_names
+        columns: dict[str, NDArray[Any]] = {
+            target: answers.predictions[:, i] for i, target in enumerate(targets)
+        }
+        if self.maker is not None and self.asked is not None:
+            confidence, kind, joint = self.asked
+            found = self.maker.intervals(answers, confidence, kind=kind, joint=joint)
+            columns |= interval_columns(found, targets)
+        columns |= extra_columns(self.model, answers.features)
+        explanation = None if self.explainer is None else self.explainer(answers.features)
+        if explanation is not None:
+            columns |= explanation.columns([NAME, *columns])
+        given = given_columns(inputs.columns, [NAME, *columns])
+        frame = pd.DataFrame({NAME: inputs.names, **given, **columns})
+        bad = inputs.names[(~np.isfinite(answers.predictions)).any(axis=1)].tolist()
+        return _Predicted(frame, answers.features, bad, explanation)
+
+
+def interval_notes(
+    rows: CalibrationRows, kinds: Sequence[str], confidence: float
+) -> tuple[str, ...]:
+    """What a user should know about intervals of these kinds."""
+    shown = f"{100 * confidence:.4g}% intervals ({', '.join(dict.fromkeys(kinds))})"
+    notes = [f"{shown} by {len(rows)} calibration rows."]
+    if rows.is_reused:
+        notes = [
+            f"{shown} by {len(rows)} validation rows, which also chose epochs and penalties: "
+            "coverage can be a little below the promise."
+        ]
+    if rows.period is not None:
+        notes.append(
+            "Targets are on a circle: where the upper end is below the lower one, the interval "
+            f"goes across {rows.period:g}."
+        )
+    return tuple(notes)
 
 
 class WrittenPredictions(NamedTuple):
@@ -142,6 +178,7 @@ def predict_to_files(
     images: Path | None = None,
     image_column: str = "auto",
     skip_bad: bool = False,
+    intervals: AskedIntervals | None = None,
     show: ShowRows = lambda done, total, what: None,
 ) -> WrittenPredictions:
     """Predict and write the predictions and, on request, features; all names are checked first.
@@ -159,6 +196,7 @@ def predict_to_files(
         images: as for `predict_run`.
         image_column: as for `predict_run`.
         skip_bad: as for `predict_run`.
+        intervals: as for `predict_run`.
         show: takes how many rows are done, of how many, and what is done with them.
     """
     paths = [path for source in sources for path in expand(source)]
@@ -170,39 +208,37 @@ def predict_to_files(
     for file, known in files.items():
         check_output(file, known, run=folder, sources=paths, overwrite=overwrite)
     model = Regressor.load(folder)
-    explainer = None if explain is None else explainer_of(model, explain)
-    config = model.config
+    predictor, config = _Predictor(model, intervals, explain), model.config
     size = stored_side(config.augment.get("size", 224))
     decoding = Decoding(size, skip_bad, None, progress=False)
     reader = InputReader(config.preprocessing, config.kind, images, image_column, decoding)
     for whole in (False, True):
         pieces = stream_inputs(paths, reader, whole=whole)
         with suppress(NeedsWhole):
-            return _write(model, pieces, output, embeddings, explainer, show)
+            return _write(predictor, pieces, output, embeddings, show)
     raise AssertionError("data that are read whole do not need it again")
 
 
 def _write(
-    model: Regressor,
+    predictor: _Predictor,
     pieces: Iterator[Piece],
     output: str,
     embeddings: Path | None,
-    explainer: Explainer | None,
     show: ShowRows,
 ) -> WrittenPredictions:
     """Predict pieces and write them as they come."""
-    steady, rows, far = model.steady(), 0, 0
+    rows, far, explainer = 0, 0, predictor.explainer
     bad: list[str] = []
     skipped: list[Skipped] = []
-    notes: list[str] = []
+    notes = list(predictor.notes)
     with ExitStack() as files:
         write = files.enter_context(open_rows(output))
         keep = None if embeddings is None else files.enter_context(open_features(embeddings))
         for inputs, done, total in _readable(pieces):
-            model.check_shape(inputs)
-            made = _predicted(model, steady, inputs, explainer, features=keep is not None)
+            predictor.model.check_shape(inputs)
+            made = predictor(inputs)
             write(made.frame)
-            if keep is not None and made.embedding is not None:
+            if keep is not None:
                 keep(inputs.names, made.embedding)
             rows, bad = rows + len(made.frame), bad + made.bad
             far += 0 if made.explanation is None else int(made.explanation.out_of_range.sum())

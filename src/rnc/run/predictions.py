@@ -3,6 +3,8 @@
     name          name        what the data call the sample
     T             target      the true value of target T
     T_predicted   prediction  the predicted one
+    T_lower       lower       where the run has intervals, the lower end of that of 90 %
+    T_upper       upper       its upper end; on a circle, one below the lower end goes across 0
     T_E           extra       a further number, for every entry E of EXTRAS that the model has
     any other     subgroup    a column to report scores by
 
@@ -24,10 +26,13 @@ from torch import Tensor
 
 from rnc.data.errors import DataError, first_few
 from rnc.data.table import Table
+from rnc.intervals import Intervals
 from rnc.metrics import Columns
 from rnc.model import Regressor
 
 NAME, TARGET, PREDICTION, EXTRA, SUBGROUP = "name", "target", "prediction", "extra", "subgroup"
+ENDS = ("lower", "upper")
+"""Roles, and endings of the names, of the columns of intervals."""
 
 SUBGROUP_SUFFIX = "_subgroup"
 """Added to a subgroup column that has the name of another column."""
@@ -50,8 +55,8 @@ class Predictions:
     """What predictions.csv holds."""
 
     frame: pd.DataFrame
-    """Numbers in the columns of targets, predictions and extras, NaN where there is none; text in
-    all others."""
+    """Numbers in the columns of targets, predictions, intervals and extras, NaN where there is
+    none; text in all others."""
     targets: tuple[str, ...]
     roles: Mapping[str, str]
     """Role by column."""
@@ -79,6 +84,14 @@ class Predictions:
         """Absolute errors, (n, t)."""
         return np.asarray(np.abs(self.predicted - self.truth))
 
+    @cached_property
+    def intervals(self) -> Intervals | None:
+        """The ends of 90 % intervals, (n, t) each; None if the run has none."""
+        lower, upper = ([end_column(target, end) for target in self.targets] for end in ENDS)
+        if not all(self.roles.get(name) in ENDS and name in self.frame for name in lower + upper):
+            return None
+        return Intervals(self._numbers(lower), self._numbers(upper))
+
     @property
     def subgroups(self) -> dict[str, NDArray[np.str_]]:
         """Subgroup columns, each (n,), as text."""
@@ -101,6 +114,20 @@ def predicted_column(target: str) -> str:
     return f"{target}_predicted"
 
 
+def end_column(target: str, end: str) -> str:
+    """The column of one end of the intervals of a target."""
+    return f"{target}_{end}"
+
+
+def interval_columns(found: Intervals, targets: Sequence[str]) -> dict[str, Columns]:
+    """Columns (n,) by name, T_lower and T_upper for each target T."""
+    return {
+        end_column(target, end): ends[:, i]
+        for i, target in enumerate(targets)
+        for end, ends in zip(ENDS, found, strict=True)
+    }
+
+
 def parse_predictions(
     frame: pd.DataFrame, targets: Sequence[str], recorded: Mapping[str, str] | None = None
 ) -> Predictions:
@@ -119,7 +146,7 @@ def parse_predictions(
     numbers = {
         name: numbers_of(frame[name])
         for name, role in roles.items()
-        if role in (TARGET, PREDICTION, EXTRA) and name in frame
+        if role in (TARGET, PREDICTION, *ENDS, EXTRA) and name in frame
     }
     return Predictions(frame.assign(**numbers), tuple(targets), roles)
 
@@ -141,7 +168,11 @@ def _number(text: str) -> float:
 
 
 def predictions_frame(
-    table: Table, samples: NDArray[np.int64], prediction: Columns, extras: Mapping[str, Columns]
+    table: Table,
+    samples: NDArray[np.int64],
+    prediction: Columns,
+    extras: Mapping[str, Columns],
+    intervals: Intervals | None = None,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
     """The rows of predictions.csv, and the role of each column."""
     columns: dict[str, NDArray[Any]] = {NAME: table.names[samples]}
@@ -149,6 +180,10 @@ def predictions_frame(
         columns[target] = table.y[samples, i]
         columns[predicted_column(target)] = prediction[:, i]
     roles = _fixed_roles(table.target_names)
+    if intervals is not None:
+        columns |= interval_columns(intervals, table.target_names)
+        for target in table.target_names:
+            roles |= {end_column(target, end): end for end in ENDS}
     for column, values in extras.items():
         columns[column], roles[column] = values, EXTRA
     for column, values in table.subgroup.items():
@@ -188,7 +223,8 @@ def given_columns(columns: pd.DataFrame, taken: Sequence[str]) -> dict[str, pd.S
 def check_target_names(targets: Sequence[str]) -> None:
     """Raise if predictions.csv would have two columns of one name."""
     extras = [f"{target}_{ending}" for target in targets for ending in EXTRAS]
-    columns = [NAME, *targets, *map(predicted_column, targets), *extras]
+    ends = [end_column(target, end) for target in targets for end in ENDS]
+    columns = [NAME, *targets, *map(predicted_column, targets), *ends, *extras]
     twice = [name for name in dict.fromkeys(columns) if columns.count(name) > 1]
     if twice:
         raise DataError(

@@ -1,0 +1,46 @@
+"""What a model says of samples, batch by batch."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+class Answers(NamedTuple):
+    """What a model says about samples."""
+
+    features: NDArray[np.float32]
+    """(n, d)"""
+    outputs: NDArray[np.float32]
+    """(n, .) of the head."""
+    predictions: NDArray[np.float64]
+    """(n, t)"""
+
+
+class InFloat64(nn.Module):
+    """An encoder that computes in float64, whatever the type of its input."""
+
+    def __init__(self, encoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder = encoder.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features of samples."""
+        features: Tensor = self.encoder(x.double())
+        return features
+
+
+def joined(
+    parts: Iterator[NDArray[Any]], x: NDArray[Any], rows: NDArray[np.int64] | None
+) -> NDArray[Any]:
+    """All batches in one array, without a second copy of them."""
+    done, whole = 0, None
+    for part in parts:
+        if whole is None:
+            whole = np.empty((len(x if rows is None else rows), *part.shape[1:]), part.dtype)
+        whole[done : done + len(part)] = part
+        done += len(part)
+    assert whole is not None
+    return whole

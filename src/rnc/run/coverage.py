@@ -1,0 +1,80 @@
+"""How many targets the intervals of a model hold: the entry "intervals" of scores.json.
+
+    {"rows": calibration rows, "reused": whether they are those of validation, which chose epochs,
+     "cost": what that costs, in words,
+     "kinds": {target: plain, normalised, bins or quantiles},
+     "coverage": {"0.9": {target: {"coverage": ..., "low": ..., "high": ..., "width": ...,
+                                   "expected": ...}}}}
+
+low and high are the ends of the exact 95 % band of Clopper and Pearson, width is the mean.
+Where intervals keep their promise, chance brings the coverage below "expected" in one of 200 cases.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rnc.interval_maker import IntervalMaker
+from rnc.intervals import CalibrationRows, Intervals, least_rows
+from rnc.intervals.promise import promised_coverage
+from rnc.metrics import Columns
+from rnc.metrics.intervals import coverage_interval, covers, interval_widths
+
+CONFIDENCES = (0.8, 0.9, 0.95)
+COST_OF_REUSE = (
+    "calibrated on validation rows, which also chose epochs and penalties: coverage can be a "
+    "little below the promise; --calibration-share avoids it"
+)
+
+
+def possible_confidences(maker: IntervalMaker | None) -> tuple[float, ...]:
+    """Those of CONFIDENCES that a model has calibration rows for."""
+    rows = 0 if maker is None else len(maker.rows)
+    return tuple(confidence for confidence in CONFIDENCES if least_rows(confidence) <= rows)
+
+
+def joined_intervals(parts: Sequence[Mapping[float, Intervals]]) -> dict[float, Intervals]:
+    """Intervals of several pieces of the rows, as those of all."""
+    return {
+        confidence: Intervals(
+            np.concatenate([part[confidence].lower for part in parts]),
+            np.concatenate([part[confidence].upper for part in parts]),
+        )
+        for confidence in parts[0]
+    }
+
+
+def coverage_scores(
+    found: Mapping[float, Intervals], truth: Columns, rows: CalibrationRows, targets: Sequence[str]
+) -> dict[str, Any]:
+    """The entry of scores.json for intervals by confidence, of rows with these targets (n, t)."""
+    return {
+        "rows": len(rows),
+        "reused": rows.is_reused,
+        **({"cost": COST_OF_REUSE} if rows.is_reused else {}),
+        "kinds": dict(zip(targets, rows.kinds, strict=True)),
+        "coverage": {
+            f"{confidence:g}": {
+                target: _scores(
+                    intervals.lower[:, i], intervals.upper[:, i], truth[:, i], confidence, rows
+                )
+                for i, target in enumerate(targets)
+            }
+            for confidence, intervals in found.items()
+        },
+    }
+
+
+def _scores(
+    lower: Columns, upper: Columns, truth: Columns, confidence: float, rows: CalibrationRows
+) -> dict[str, float]:
+    covered = covers(lower, upper, truth, period=rows.period)[:, 0]
+    low, high = coverage_interval(covered)
+    return {
+        "coverage": float(covered.mean()),
+        "low": low,
+        "high": high,
+        "width": float(interval_widths(lower, upper, period=rows.period).mean()),
+        "expected": promised_coverage(confidence, len(rows), len(truth)).low,
+    }
