@@ -68,6 +68,7 @@ from torch import Tensor, nn
 
 from rnc.heads.distributions import LEVELS as LEVELS
 from rnc.heads.distributions import check_levels, of_masses
+from rnc.heads.intervals import interval_loss
 from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
 from rnc.metrics import Columns, Values, as_columns
 
@@ -166,19 +167,40 @@ class Head(nn.Module):
         outputs: Tensor = self.linear(features.to(self.linear.weight.dtype))
         return outputs
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, outputs: Tensor, targets: Tensor, upper: Tensor | None = None) -> Tensor:
         """One loss per sample: (n, .) with (n, t), or (n,) for a single target -> (n,).
 
         Those of corn depend on the batch: it divides by its number of (sample, threshold) terms.
+        With `upper`, targets are the lower ends of intervals, as for `rnc.rnc_loss`: see
+        `rnc.heads.intervals`. The mean is then over the targets that a sample has.
         """
         columns = targets[:, None] if targets.dim() == 1 else targets
         self._check("targets", columns, len(self.widths), like=outputs)
+        if upper is not None:
+            return self._interval_loss(outputs, columns, upper.view_as(columns))
         losses = []
         for i, block in enumerate(self._blocks(outputs)):
             u = (columns[:, i].double() - self.config.shift[i]) / self.config.scale[i]
             # 0 * u is 0, or NaN where a class would otherwise be made up for a missing target.
             losses.append(self.spec.loss(block, u, self.config.options) + 0 * u)
         mean = torch.stack(losses).mean(dim=0)
+        return mean if outputs.dtype == torch.float64 else mean.float()
+
+    def _interval_loss(self, outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        lower = lower.double().masked_fill(lower.isnan(), -torch.inf)
+        upper = upper.double().masked_fill(upper.isnan(), torch.inf)
+        losses = [
+            interval_loss(
+                self.config.name,
+                block,
+                (lower[:, i] - self.config.shift[i]) / self.config.scale[i],
+                (upper[:, i] - self.config.shift[i]) / self.config.scale[i],
+                self.config.options,
+            )
+            for i, block in enumerate(self._blocks(outputs))
+        ]
+        known = (lower.isfinite() | upper.isfinite()).sum(dim=1).clamp(min=1)
+        mean = torch.stack(losses).double().sum(dim=0) / known
         return mean if outputs.dtype == torch.float64 else mean.float()
 
     def decode(self, outputs: Tensor) -> Tensor:

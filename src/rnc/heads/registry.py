@@ -129,7 +129,7 @@ def _first(outputs: Tensor, options: HeadOptions) -> Tensor:
 
 def _quantile(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
     levels = u.new_tensor(options["levels"])
-    gaps = u[:, None] - outputs
+    gaps = (u if u.dim() == 2 else u[:, None]) - outputs
     return 2 * torch.maximum(levels * gaps, (levels - 1) * gaps).mean(dim=1)
 
 

@@ -1,0 +1,104 @@
+"""Losses of heads for a target that is known in part: it lies in [lower, upper].
+
+    l1, mse, huber, quantile    the loss at the nearest value of the interval: 0 within it, and
+                                beyond it that of its end, for every output by itself
+    dex, lde, dldl, l2cs, corn  -log of the probability of the classes from that of the lower end to
+                                that of the upper one
+    or                          the terms of the thresholds that the target is known to be above, or
+                                not to be above
+    gaussian                    -log of the probability of the interval
+
+Where both ends are equal it is the loss of the head; where both are open, 0. All are computed from
+logarithms, so that a prediction far from an interval has a gradient towards it.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from rnc.heads.registry import HEADS, HeadOptions, nearest_class
+
+LEAST = 1e-12
+"""1 - P of a probability P is at least this."""
+
+
+def interval_loss(
+    name: str, outputs: Tensor, lower: Tensor, upper: Tensor, options: HeadOptions
+) -> Tensor:
+    """The loss of one target: outputs (n, k), ends (n,) in float64, infinite where open -> (n,)."""
+    spec = HEADS[name]
+    if spec.outputs_are_values:
+        here = outputs.detach().double()
+        nearest = here.clamp(lower[:, None], upper[:, None])
+        within = (here == nearest) & (lower < upper)[:, None]  # no slope, not that of a corner
+        outputs = torch.where(within, outputs.detach(), outputs)
+        return spec.loss(outputs, nearest if outputs.shape[1] > 1 else nearest[:, 0], options)
+    if name in ("or", "corn"):
+        return (_or if name == "or" else _corn)(outputs.double(), lower, upper)
+    if spec.masses is not None:
+        losses = _classes(outputs.double(), lower, upper)
+    else:
+        losses = _normal(outputs[:, 0].double(), _deviation(name, outputs, options), lower, upper)
+    exact = lower == upper
+    at = torch.where(exact, lower, 0.0)
+    return torch.where(exact, spec.loss(outputs, at, options).double(), losses)
+
+
+def _touched(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+    """The first and the last class of an interval: (n, 1) each."""
+    ends = (end.clamp(-1.0, float(bins)) for end in (lower, upper))
+    first, last = (nearest_class(end, bins) for end in ends)
+    return first, last
+
+
+def _classes(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    first, last = _touched(lower, upper, outputs.shape[1])
+    k = torch.arange(outputs.shape[1], device=outputs.device)
+    inside = outputs.masked_fill((k < first) | (k > last), -torch.inf)
+    return outputs.logsumexp(dim=1) - inside.logsumexp(dim=1)
+
+
+def _or(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    first, last = _touched(lower, upper, outputs.shape[1] + 1)
+    k = torch.arange(outputs.shape[1], device=outputs.device)
+    above, below = logsigmoid(outputs) * (k < first), logsigmoid(-outputs) * (k >= last)
+    return -(above + below).sum(dim=1)
+
+
+def _corn(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """P(first .. last) = P(at least first) (1 - P(above last | at least first))."""
+    first, last = _touched(lower, upper, outputs.shape[1] + 1)
+    k, logs = torch.arange(outputs.shape[1], device=outputs.device), logsigmoid(outputs)
+    reached = (logs * (k < first)).sum(dim=1)
+    # One factor has no other end: 1 - P is exact then, however near to 1 P is.
+    passed = (logs * ((k >= first) & (k <= last))).sum(dim=1)
+    one = logsigmoid(-outputs.gather(1, first.clamp(max=outputs.shape[1] - 1)))[:, 0]
+    several = torch.log(-torch.expm1(passed.clamp(max=-LEAST)))
+    is_one, is_top = (first == last)[:, 0], last[:, 0] == outputs.shape[1]
+    stayed = torch.where(is_one, one, several).masked_fill(is_top, 0.0)
+    terms = (first + 1).clamp(max=outputs.shape[1]).double().mean()
+    return -(reached + stayed) / terms
+
+
+def _deviation(name: str, outputs: Tensor, options: HeadOptions) -> Tensor:
+    deviation = HEADS[name].deviation
+    assert deviation is not None
+    return deviation(outputs, options).double()
+
+
+def _normal(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    low, high = (_standard(end, mean, deviation) for end in (lower, upper))
+    # The tail in which both are small: 1 - 1 would be 0 far above the mean.
+    flip = low + high > 0
+    low, high = torch.where(flip, -high, low), torch.where(flip, -low, high)
+    log_high = torch.special.log_ndtr(high)
+    gap = (torch.special.log_ndtr(low) - log_high).clamp(max=-LEAST)
+    inside: Tensor = log_high + torch.log(-torch.expm1(gap))
+    return -inside.masked_fill((lower == -torch.inf) & (upper == torch.inf), 0.0)
+
+
+def _standard(end: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """An end in deviations from the mean; an open one is far away, without gradient."""
+    far = 1e6 * torch.sign(end)
+    finite = torch.where(end.isinf(), mean.detach(), end)
+    return torch.where(end.isinf(), far, ((finite - mean) / deviation).clamp(-1e6, 1e6))
