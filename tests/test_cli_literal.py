@@ -1,14 +1,22 @@
 """Names of the user are printed as they are, also where a terminal library reads them as markup."""
 
+import dataclasses
+import io
+import os
+import re
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from evaluation_cases import houses
+from evaluation_cases import houses, table_of, untrained
 from rnc.cli import app
-from rnc.cli.terminal import steps_bar
+from rnc.cli.data import describe
+from rnc.cli.terminal import console, steps_bar
+from rnc.data.errors import DataError, DataWarning
+from rnc.run.outputs import STDOUT, open_rows
 
 CLI = Path(__file__).parent.parent / "src" / "rnc" / "cli"
 TARGETS = ("flow [/min]", "weight [kg]", "time :clock1:")
@@ -67,6 +75,41 @@ def test_names_of_files_and_folders_are_printed_as_they_are(
     said: dict[str, str], command: str, text: str
 ) -> None:
     assert text in said[command].replace("\n", "")
+
+
+ODD = "flow\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e\nfine"
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
+
+
+def test_control_characters_in_names_are_written_out(tmp_path: Path) -> None:
+    table = dataclasses.replace(table_of(60), target_names=(ODD,), notes=(ODD,))
+    run = untrained(tmp_path / "run\x1b[31m\nx", table)
+    with console.capture() as captured:
+        describe(table)
+    said = captured.get() + rnc("evaluate", run.path) + rnc("report", run.path)
+    frame = pd.DataFrame({ODD: range(40), "y": range(40)})
+    frame.to_csv(source := tmp_path / "a\x1b[1m\nb.csv", index=False)
+    said += rnc("fit", source, "--target", "nope", "--out", tmp_path / "new\x1b[31m")
+    assert r"target flow\x1b]0;owned\x07\x1b[2J\r\x9b31m\u202e\nfine" in said
+    assert r"Note: flow\x1b" in said
+    assert "run\\x1b[31m" in said
+    assert "has no column 'nope'; its columns: flow\\x1b" in said
+    assert CONTROL.findall(said) == []
+    names = (ODD, "\x00", os.fsdecode(b"\xff.csv"))  # the last has a byte that is no text
+    assert [CONTROL.findall(f"{DataError(name)}{DataWarning(name)}") for name in names] == [[]] * 3
+
+
+def test_predictions_on_a_terminal_are_written_out_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_terminal in (True, False):
+        screen = io.StringIO()
+        monkeypatch.setattr(screen, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        monkeypatch.setattr(sys, "stdout", screen)
+        with open_rows(STDOUT) as write:
+            write(pd.DataFrame({"name": ["a\x1b[2Jb", "c"]}))
+        assert (CONTROL.findall(screen.getvalue()) == []) == is_terminal
+        assert len(screen.getvalue().splitlines()) == 3
 
 
 def test_bars_take_any_text() -> None:

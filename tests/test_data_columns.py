@@ -13,6 +13,7 @@ from rnc.data import DataError, read_table, table_from_arrays
 from rnc.data.columns import names_rows
 from rnc.data.dates import date_format
 from rnc.data.features import apply_features, feature_names, fit_features
+from rnc.data.originals import gap_cells
 from rnc.data.summary import column_lines, leaks
 
 
@@ -180,7 +181,7 @@ def test_a_few_texts_among_numbers_are_gaps_and_others_are_refused():
     x = apply_features(frame, fitted, "t.csv")
     assert np.flatnonzero(x[:, 1]).tolist() == [10, 20, 90]
     assert "read as gaps in power: '12 kg' (row 22), 'n.a.' (row 12 and 1 more)" in column_lines(
-        fitted, frame
+        fitted, gap_cells(frame, fitted)
     )
     with pytest.raises(DataError, match=r"^new row 0: power is 'lots', expected a number, as in"):
         apply_features(pd.DataFrame({"power": ["lots"]}), fitted, "new")

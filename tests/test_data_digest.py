@@ -9,6 +9,7 @@ import pytest
 from rnc.data import fingerprint, read_table, table_from_arrays
 from rnc.data.errors import DataError
 from rnc.data.fingerprint import check_fingerprint, fingerprint_of
+from rnc.data.names import NumberedRows
 
 TABLE = table_from_arrays(
     np.arange(60.0).reshape(20, 3), np.arange(20), subgroup={"site": np.arange(20) % 2}
@@ -28,7 +29,7 @@ def test_groups_do_not_change_the_digest():
 
 
 def test_another_target_split_input_name_or_subgroup_is_another_table():
-    y, split, x, names = TABLE.y.copy(), TABLE.split.copy(), TABLE.x.copy(), TABLE.names.copy()
+    y, split, x, names = TABLE.y.copy(), TABLE.split.copy(), TABLE.x.copy(), np.array(TABLE.names)
     y[3] += 1
     split[TABLE.rows("train")[0]] = "test"
     x[0] += 1
@@ -75,6 +76,16 @@ def test_the_fingerprint_names_the_part_that_changed():
             check_fingerprint(TABLE.fingerprint, now, "run", "Do.")
     check_fingerprint(TABLE.fingerprint, dataclasses.replace(TABLE), "run", "Do.")
     check_fingerprint(None, TABLE, "run", "Do.")
+
+
+def test_numbers_of_rows_are_hashed_as_their_texts(monkeypatch):
+    texts = dataclasses.replace(TABLE, names=np.arange(20).astype(str))
+    assert isinstance(TABLE.names, NumberedRows)
+    assert (texts.digest, texts.fingerprint) == (TABLE.digest, TABLE.fingerprint)
+    monkeypatch.setattr(fingerprint, "_BLOCK", 200)  # two names of 84 bytes
+    assert fingerprint_of(texts)["names"] == fingerprint_of(TABLE)["names"]
+    assert (TABLE.names == texts.names).all()
+    assert list(TABLE.names) == TABLE.names.tolist() == texts.names.tolist()
 
 
 def test_the_fingerprint_counts_rows():

@@ -1,9 +1,11 @@
 """New data in pieces: the same rows as at once, in bounded memory, and what must be read whole."""
 
+import io
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from rich.console import Console
 
 from rnc.data import csv_text, stream
 from rnc.data.errors import DataError
@@ -216,6 +219,25 @@ print(by_chunks - start, peak() - start)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+def test_a_large_csv_has_a_bar_on_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a[b]{c}\x1b.csv"
+    pd.DataFrame({"x": np.arange(100) % 7, "y": range(100)}).to_csv(path, index=False)
+    monkeypatch.setattr(csv_text, "LARGE_BYTES", 0)
+    monkeypatch.setattr(csv_text, "CHUNK_CELLS", 40)
+    read_table(path, target="y", progress=True)
+    assert capsys.readouterr() == ("", "")
+    screen = io.StringIO()
+    terminal = partial(Console, file=screen, force_terminal=True, color_system=None, width=100)
+    monkeypatch.setattr(csv_text, "Console", lambda stderr: terminal())
+    read_table(path, target="y")
+    assert screen.getvalue() == ""
+    read_table(path, target="y", progress=True)
+    assert "Reading a[b]{c}\\x1b.csv" in screen.getvalue()
+    assert "100%" in screen.getvalue()
+
+
 def test_a_large_csv_takes_less_memory_than_to_parse_it_at_once(tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     row = ",".join(f"{i + 1 / 7:.15f}" for i in range(10)) + "\n"

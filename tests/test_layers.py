@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
-    ["files", "json_types", "lock", "loss"],
+    ["files", "json_types", "lock", "loss", "printable"],
     ["augment", "encoders", "heads", "intervals", "methods", "metrics", "weights"],
     ["config"],
     ["asked", "batching", "data", "explainer", "interval_maker", "model", "model_config"],

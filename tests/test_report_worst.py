@@ -6,9 +6,12 @@ import pytest
 
 from report_page import Page, make_run
 from rnc.config import FitConfig
+from rnc.data import originals
 from rnc.data.table import read_table
 from rnc.files import write_text
+from rnc.model import Regressor
 from rnc.report import write_report
+from rnc.run.evaluate import evaluate
 from rnc.run.fit import fit_run
 
 
@@ -37,6 +40,19 @@ def test_a_run_keeps_the_features_of_its_worst_errors(fitted):
     assert kept.index.tolist() == np.argsort(-errors.to_numpy(), kind="stable")[:12].tolist()
     wanted = frame.iloc[70:].reset_index(drop=True).loc[kept.index, ["size", "city"]]
     pd.testing.assert_frame_equal(kept, wanted, check_names=False)
+
+
+def test_a_large_table_keeps_the_rows_that_are_evaluated_as_they_were(fitted, monkeypatch):
+    run, _ = fitted
+    whole = read_table(run.parent / "table.csv", target="age")
+    monkeypatch.setattr(originals, "MOST_KEPT", 0)
+    table = read_table(run.parent / "table.csv", target="age")
+    assert table.raw.index.tolist() == [*table.rows("val"), *table.rows("test")]
+    pd.testing.assert_frame_equal(table.raw, whole.raw.loc[table.raw.index])
+    model = Regressor.load(run)
+    kept = evaluate(model, table).worst_inputs
+    pd.testing.assert_frame_equal(kept, evaluate(model, whole).worst_inputs)
+    assert evaluate(model, table, split="train").worst_inputs is None
 
 
 def test_the_gallery_shows_them_and_what_is_unusual(fitted):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from evaluation_cases import fitted, houses
 from rnc.cli import app
-from rnc.data import DataError
+from rnc.data import DataError, csv_text, sources
 from rnc.model import Regressor
 from rnc.report import write_report
 from rnc.run.folder import RunFolder
@@ -48,6 +48,18 @@ def test_other_names_and_missing_subgroups_are_no_hindrance(run, other, tmp_path
     assert evaluation.scores["n"]["test"] == 40
     truth = pd.read_csv(other)["cost"].to_numpy()
     assert evaluation.truth[:, 0].tolist() == truth.tolist()
+
+
+def test_the_data_are_read_once(run, other, tmp_path, monkeypatch) -> None:
+    reads = []
+
+    def read_csv(source, cells, *, progress):
+        reads.append(source)
+        return csv_text.read_csv(source, cells, progress=progress)
+
+    monkeypatch.setattr(sources, "read_csv", read_csv)
+    evaluate_other(run.path, other, out=tmp_path / "out", target=["cost"])
+    assert reads == [other]
 
 
 def test_a_target_that_is_not_there_is_asked_for(run, other, tmp_path) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from rnc.cli.flags import DATA_FILES, Images, SkipBad, pair, value_of
 from rnc.cli.terminal import console
+from rnc.printable import on_one_line
 
 if TYPE_CHECKING:
     from rnc.config import FitConfig
@@ -186,13 +187,13 @@ def describe(table: "Table") -> None:
         shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"
     what = f"table of {shape} inputs" if table.kind == "table" else f"{table.kind} {shape}"
     lines = [f"{what}, {counts}, target {', '.join(table.target_names)}"]
-    lines += [f"  {line}" for line in column_lines(table.preprocessing, table.raw)]
+    lines += [f"  {line}" for line in column_lines(table.preprocessing, table.gap_cells)]
     lines += [
         f"warning: {column} is {target} but for a factor and an offset. If it is not known for new "
         f"samples, add --exclude-column {column}."
         for column, target in leaks(table)
     ]
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(on_one_line(line), highlight=False, soft_wrap=True)
     for note in table.notes:
-        console.print(f"Note: {note}", highlight=False, soft_wrap=True, style="yellow")
+        console.print(on_one_line(f"Note: {note}"), highlight=False, soft_wrap=True, style="yellow")

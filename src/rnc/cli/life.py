@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.text import Text
 
 from rnc.cli.terminal import console, tell
+from rnc.printable import printable
 
 if TYPE_CHECKING:
     from rnc.config import FitConfig
@@ -185,7 +186,7 @@ class _TrainingBar:
     def _name(self, stage: str) -> str:
         from rnc.training.record import PULSE
 
-        return f"{PULSE.label}  {stage}" if PULSE.label else stage
+        return printable(f"{PULSE.label}  {stage}" if PULSE.label else stage)
 
 
 class _Rate:

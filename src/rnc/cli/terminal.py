@@ -10,22 +10,34 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
+from rich.text import Text
+
+from rnc.printable import on_one_line, printable
 
 if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
 
 GOES_ON = "The same command goes on from here."
-console = Console(stderr=True, markup=False, emoji=False)
+
+
+class _Terminal(Console):
+    """A console that writes out control characters in what it is given, also in tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
+console = _Terminal(stderr=True, markup=False, emoji=False)
 
 
 def stdout(**options: Any) -> Console:
     """The standard output. Here and in `console`, brackets and colons in names are just text."""
-    return Console(markup=False, emoji=False, **options)
+    return _Terminal(markup=False, emoji=False, **options)
 
 
 def tell(text: str, style: str | None = None) -> None:
     """A line for the user, beside what a command prints for other programs."""
-    console.print(text, highlight=False, soft_wrap=True, style=style)
+    console.print(on_one_line(text), highlight=False, soft_wrap=True, style=style)
 
 
 def typed_command() -> str:
@@ -78,7 +90,7 @@ def steps_bar() -> Iterator["ShowProgress"]:
     )
 
     def show(done: int, total: int, what: str) -> None:
-        progress.update(task, completed=done, total=total, description=what)
+        progress.update(task, completed=done, total=total, description=printable(what))
 
     with progress:
         task = progress.add_task("", total=None)
@@ -107,7 +119,7 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
     told = answer(RunFolder(folder).scores, RunFolder(run).config, str(run))
     plain = stdout(soft_wrap=True, highlight=False)
     for sentence in (*told.details, told.headline):
-        plain.print(sentence)
+        plain.print(on_one_line(sentence))
 
 
 def print_finished(run: Path) -> None:

@@ -10,17 +10,27 @@ import gzip
 import re
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pandas as pd  # type: ignore[import-untyped]
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from rnc.data.errors import DataError
 from rnc.data.names import check_names
 from rnc.data.numerals import Cells, read_decimals
+from rnc.printable import on_one_line
 
 # fmt: off
 GAPS = (
@@ -50,9 +60,10 @@ class Chunk(NamedTuple):
     """Of the file that has been read so far."""
 
 
-def read_csv(source: Path, cells: Cells) -> pd.DataFrame:
-    """All rows of a CSV file, without empty lines."""
-    frame = _by_chunks(source, cells) if source.stat().st_size > LARGE_BYTES else None
+def read_csv(source: Path, cells: Cells, *, progress: bool = False) -> pd.DataFrame:
+    """All rows of a CSV file, without empty lines; `progress` shows a bar if it is large."""
+    is_large = source.stat().st_size > LARGE_BYTES
+    frame = _by_chunks(source, cells, progress) if is_large else None
     separator = separator_of(source)
     if frame is None:
         with _parsing(source, separator):
@@ -106,16 +117,18 @@ def csv_chunks(source: Path, cells: Cells, rows: int | None = None) -> Iterator[
     _check_records(source, separator, all_rows=gaps or start == 2)
 
 
-def _by_chunks(source: Path, cells: Cells) -> pd.DataFrame | None:
+def _by_chunks(source: Path, cells: Cells, progress: bool) -> pd.DataFrame | None:
     """All rows, joined column by column; None if their types take a look at the whole file."""
     if cells.decimal == ",":
         return None
     parts: dict[Any, list[pd.Series]] = {}
     index: list[pd.Index] = []
-    for frame, _ in csv_chunks(source, cells):
-        index.append(frame.index)
-        for name in frame:  # copies, or every column would keep its whole chunk in memory
-            parts.setdefault(name, []).append(frame[name].reset_index(drop=True).copy())
+    with _reading_bar(source, progress) as show:
+        for frame, share in csv_chunks(source, cells):
+            show(share)
+            index.append(frame.index)
+            for name in frame:  # copies, or every column would keep its whole chunk in memory
+                parts.setdefault(name, []).append(frame[name].reset_index(drop=True).copy())
     columns = {}
     for name in list(parts):
         column = joined_column(parts.pop(name))
@@ -123,6 +136,20 @@ def _by_chunks(source: Path, cells: Cells) -> pd.DataFrame | None:
             return None
         columns[name] = column
     return pd.DataFrame(columns, copy=False).set_axis(index[0].append(index[1:]), axis=0)
+
+
+@contextmanager
+def _reading_bar(source: Path, progress: bool) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal, which goes when all is read; what takes the share that has been."""
+    console = Console(stderr=True)
+    is_shown = progress and console.is_terminal
+    what = TextColumn("{task.description}", markup=False)
+    columns = (what, BarColumn(), TaskProgressColumn())
+    times = (TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, *times, console=console, transient=True, disable=not is_shown)
+    with bar:
+        task = bar.add_task(on_one_line(f"Reading {source.name}"), total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def joined_column(parts: Sequence[pd.Series]) -> pd.Series | None:

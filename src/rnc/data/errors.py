@@ -8,15 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rnc.printable import printable
+
 _MOST_LISTED = 10
 
 
 class DataError(ValueError):
     """The data cannot be used as they are; the message says where, and what to do about it."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))  # it quotes names and cells
+
 
 class DataWarning(UserWarning):
     """The data can be used, but not all is as one may think; the message has counts."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 def first_few(values: Iterable[Any], limit: int = 10) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rnc.data.errors import DataError
 from rnc.data.inputs import essential
+from rnc.data.names import NumberedRows
 
 if TYPE_CHECKING:
     from rnc.data.table import Table
@@ -89,11 +90,12 @@ def check_fingerprint(
         )
 
 
-def _text(values: NDArray[Any]) -> NDArray[np.str_]:
-    return np.asarray(values).astype(str)
+def _text(values: NDArray[Any] | NumberedRows) -> NDArray[np.str_] | NumberedRows:
+    """Values as texts; numbers of rows become texts where a block of them is hashed."""
+    return values if isinstance(values, NumberedRows) else np.asarray(values).astype(str)
 
 
-def _hash(label: Any, *arrays: NDArray[Any]) -> str:
+def _hash(label: Any, *arrays: NDArray[Any] | NumberedRows) -> str:
     """A hash of a label and of every byte of some arrays, by as many threads as there are cores."""
     digest = blake2b(json.dumps(label, sort_keys=True, default=str).encode(), digest_size=16)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text, nested
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
+from rnc.data.names import NumberedRows, names_of_rows
 from rnc.data.sources import column
 from rnc.data.splits import (
     FRACTIONS,
@@ -45,7 +46,7 @@ class LabelColumns:
     y: NDArray[np.float64]
     target_names: tuple[str, ...]
     split: NDArray[np.str_]
-    names: NDArray[np.str_]
+    names: NDArray[np.str_] | NumberedRows
     subgroup: dict[str, NDArray[Any]]
     skipped: tuple[Skipped, ...]
     group: NDArray[Any] | None = None
@@ -160,8 +161,9 @@ def read_labels(
         Skipped(str(row), f"{first_few(np.array(roles.targets)[gaps])} is missing")
         for row, gaps in zip(frame.index[~usable], missing[~usable], strict=True)
     ]
-    ids = np.asarray(frame.index if names is None else names).astype(str)[usable]
-    frame, y = frame[usable], y[usable]
+    ids = names_of_rows(np.asarray(frame.index if names is None else names)[usable])
+    if dropped:  # or it would be a copy
+        frame, y = frame[usable], y[usable]
     group = _group(frame, roles.group, place)
     if roles.split is not None:
         if not fitted and (fractions is not None or split_seed != 0):

@@ -11,6 +11,7 @@ from typing import Any
 
 from rnc.data.cache_entries import default_cache
 from rnc.data.datasets.registry import find_dataset, read_dataset
+from rnc.data.opened import OpenedData
 from rnc.data.sources import is_data_file
 from rnc.data.splits import take_calibration
 from rnc.data.table import Table, read_table
@@ -79,12 +80,13 @@ class DataSource:
         preprocessing: dict[str, Any] | None = None,
         *,
         same_rows: bool = False,
+        opened: OpenedData | None = None,
     ) -> Table:
         """Read the table for an encoder that sees images of `image_size` pixels.
 
         Decoded images are kept in the user's cache.
         `preprocessing` is that of the fitted model, for other data than those it was fitted on
-        or, with `same_rows`, for these.
+        or, with `same_rows`, for these. `opened` is the file, if it has been read already.
         """
         fit = self.fit if preprocessing is None else preprocessing.get("fit", "crop")
         decoding: dict[str, Any] = {
@@ -98,8 +100,9 @@ class DataSource:
             table = read_dataset(self.dataset, self.source, decoding | dict(self.dataset_options))
             return self._calibrated(table)
         fields = {k: v for k, v in vars(self).items() if k not in _NOT_FOR_TABLES}
+        source = self.source if opened is None else opened
         return read_table(
-            self.source, **fields, **decoding, preprocessing=preprocessing, same_rows=same_rows
+            source, **fields, **decoding, preprocessing=preprocessing, same_rows=same_rows
         )
 
     def _calibrated(self, table: Table) -> Table:

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.data.csv_text import read_csv
 from rnc.data.errors import DataError, did_you_mean, first_few
-from rnc.data.formats import TABLE_READERS, suffix_of
+from rnc.data.formats import CSV_SUFFIXES, TABLE_READERS, suffix_of
 from rnc.data.images import IMAGE_SUFFIXES
 from rnc.data.names import check_names
 from rnc.data.numerals import BY_LOOK, Cells, read_decimals
@@ -39,16 +40,19 @@ def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
     return source
 
 
-def read_frame(source: Path, cells: Cells = BY_LOOK) -> pd.DataFrame:
+def read_frame(source: Path, cells: Cells = BY_LOOK, *, progress: bool = False) -> pd.DataFrame:
     """A table of any type in `TABLE_READERS`; the index holds the row numbers for messages.
 
     In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
     ignored. By default, the decimal sign is a comma in a CSV with other separators whose numbers
-    can be read in no other way.
+    can be read in no other way. With `progress`, a large one has a bar.
     """
     check_decimal(cells.decimal)
-    frame = named_columns(TABLE_READERS[suffix_of(source)](source, cells), str(source))
-    return read_decimals(frame, cells)
+    if suffix_of(source) in CSV_SUFFIXES:
+        frame = read_csv(source, cells, progress=progress)
+    else:
+        frame = TABLE_READERS[suffix_of(source)](source, cells)
+    return read_decimals(named_columns(frame, str(source)), cells)
 
 
 def check_decimal(decimal: str | None) -> None:

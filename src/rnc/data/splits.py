@@ -19,6 +19,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.errors import DataError
+from rnc.data.names import NumberedRows
 
 SPLITS = ("train", "val", "test")
 """Those that a run needs."""
@@ -42,7 +43,7 @@ _GROUP_BINS = 10
 
 def make_split(
     y: NDArray[np.float64],
-    names: Sequence[Any] | NDArray[Any] | None = None,
+    names: Sequence[Any] | NDArray[Any] | NumberedRows | None = None,
     *,
     group: NDArray[Any] | None = None,
     fractions: Sequence[float] = FRACTIONS,
@@ -66,8 +67,9 @@ def make_split(
     if not isinstance(seed, int | np.integer):
         raise DataError(f"The seed of a split must be a whole number; got {seed!r}.")
     draws = _draws(names if names is not None else range(len(y)), seed)
-    values = np.arange(len(y)) if group is None else np.asarray(group).astype(str)
-    groups, parts = np.unique(values, return_inverse=True)
+    groups, parts = np.arange(len(y)), np.arange(0)
+    if group is not None:
+        groups, parts = np.unique(np.asarray(group).astype(str), return_inverse=True)
     needed, found = int((shares > 0).sum()), len(groups)
     if found < needed:
         unit = "rows" if group is None else "groups"
@@ -84,7 +86,7 @@ def make_split(
 def take_calibration(
     split: NDArray[np.str_],
     y: NDArray[np.float64],
-    names: Sequence[Any] | NDArray[Any],
+    names: Sequence[Any] | NDArray[Any] | NumberedRows,
     *,
     share: float,
     group: NDArray[Any] | None = None,
@@ -192,13 +194,12 @@ def _ordering(y: NDArray[np.float64]) -> NDArray[np.float64]:
     return total
 
 
-def _draws(names: Sequence[Any] | NDArray[Any], seed: int) -> NDArray[np.uint64]:
+def _draws(names: Sequence[Any] | NDArray[Any] | NumberedRows, seed: int) -> NDArray[np.uint64]:
     """A random number for every name, the same for the same seed."""
     salt = f"{seed}:"
     text = ((salt + str(name)).encode() for name in names)
-    return np.array(
-        [int.from_bytes(blake2b(t, digest_size=8).digest()) for t in text], dtype=np.uint64
-    )
+    drawn = (int.from_bytes(blake2b(t, digest_size=8).digest()) for t in text)
+    return np.fromiter(drawn, dtype=np.uint64, count=len(names))
 
 
 def _counts(n: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:

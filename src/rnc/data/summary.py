@@ -1,11 +1,10 @@
 """In words: which columns of a table are used as what, which are not, and which give the answer."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
 
-from rnc.data.columns import as_text
 from rnc.data.dates import words_of_format
 from rnc.data.features import names_of
 
@@ -18,10 +17,12 @@ _SAME = 1 - 1e-6  # correlation of float32 inputs with a target that is computed
 _FEWEST_ROWS = 5
 
 
-def column_lines(preprocessing: dict[str, Any], raw: pd.DataFrame | None = None) -> list[str]:
+def column_lines(
+    preprocessing: dict[str, Any], gap_cells: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
     """A line per type: the columns of this type, or why they are not used.
 
-    With the raw columns, the lines about odd cells name a row.
+    `gap_cells` are texts that were read as gaps, by column, as a Table has them.
 
     >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": True}
     >>> column_lines({"columns": [fitted], "left_out": {"id": "counts the rows"}})
@@ -36,8 +37,7 @@ def column_lines(preprocessing: dict[str, Any], raw: pd.DataFrame | None = None)
     lines.append(_line("with gaps", [column["name"] for column in columns if column["gaps"]]))
     for column in columns:
         if words := column.get("gap_words"):
-            cells = None if raw is None else as_text(raw[column["name"]])
-            shown = [f"{word!r}{_first_row(cells, word)}" for word in words]
+            shown = list((gap_cells or {}).get(column["name"], map(repr, words)))
             lines.append(_line(f"read as gaps in {column['name']}", shown))
     constant = [column["name"] for column in columns if not names_of(column)]
     lines.append(_line("never vary", constant))
@@ -66,13 +66,6 @@ def leaks(table: "Table") -> list[tuple[str, str]]:
             same = np.abs(x @ y) > _SAME * len(rows)
             found += [(name, table.target_names[j]) for j in np.flatnonzero(same)]
     return found
-
-
-def _first_row(cells: pd.Series | None, word: str) -> str:
-    """Where a text is, and how often."""
-    rows = [] if cells is None else cells.index[cells == word].tolist()
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f" (row {rows[0]}{more})" if rows else ""
 
 
 def _standardised(values: Any) -> Any:

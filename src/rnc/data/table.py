@@ -18,20 +18,17 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data import sources
-from rnc.data.archive import Archive, read_archive, target_arrays
+from rnc.data.archive import target_arrays
 from rnc.data.errors import DataError
-from rnc.data.features import (
-    apply_features,
-    cells_of,
-    choose_array_columns,
-    choose_columns,
-    fit_features,
-)
+from rnc.data.features import apply_features, choose_array_columns, choose_columns, fit_features
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
-from rnc.data.numerals import check_disguised, read_decimals
+from rnc.data.names import NumberedRows
+from rnc.data.numerals import check_disguised
+from rnc.data.opened import OpenedData, columns_frame, open_data
+from rnc.data.originals import gap_cells, kept_originals
 from rnc.data.splits import ALL_SPLITS, check_filled
 from rnc.data.unseen import unseen_categories
 
@@ -51,7 +48,7 @@ class Table:
     kind: Kind
     split: NDArray[np.str_]
     """"train", "val", "test" or "calibration" for every row."""
-    names: NDArray[np.str_]
+    names: NDArray[np.str_] | NumberedRows
     """What identifies each row: its file name or number."""
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
     """Further columns, for scores per value and for colours."""
@@ -60,15 +57,17 @@ class Table:
     skipped: tuple[Skipped, ...] = ()
     """Rows that were left out, and why."""
     raw: pd.DataFrame | None = None
-    """The feature columns as they were before preprocessing, n rows; None for other kinds."""
+    """The feature columns as they were before preprocessing; None for other kinds. Its index holds
+    positions of rows, in large tables without those of train rows: see `rnc.data.originals`."""
     notes: tuple[str, ...] = ()
     """What a user should know about how the data were read."""
     group: NDArray[Any] | None = None
     """Which rows belong together, as those of a person; None if each stands alone."""
+    gap_cells: dict[str, list[str]] = field(default_factory=dict)
+    """By column of numbers or dates: texts that were read as gaps, and where they are."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
-        columns |= {} if self.raw is None else {"raw": self.raw}
         columns |= {} if self.group is None else {"group": self.group}
         for name, values in columns.items():
             if len(values) != len(self.x):
@@ -103,7 +102,7 @@ class Table:
 
 
 def read_table(
-    source: str | Path | pd.DataFrame,
+    source: "str | Path | pd.DataFrame | OpenedData",
     *,
     target: str | Sequence[str] = (),
     images: str | Path | None = None,
@@ -135,7 +134,7 @@ def read_table(
 
     Args:
         source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
-            .json, .jsonl, .xlsx (extra: excel) or .npz, or a DataFrame.
+            .json, .jsonl, .xlsx (extra: excel) or .npz, a DataFrame, or what `open_data` returns.
         target: one or several columns to predict; an .npz file's y if left out.
         images: the folder that image file names are relative to; this makes it a table of images.
         image_column: the column of file names; "auto" takes the first whose values end like
@@ -162,7 +161,7 @@ def read_table(
             "stretch" changes its proportions.
         channels: 3 makes image files RGB, 1 grey; None makes them grey if all of them are.
         cache: folder for decoded images; None keeps them in memory.
-        progress: show a bar while images are decoded.
+        progress: show a bar while a large CSV is read and while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
             learned from the rows, and all are "test" unless `split_column` is given.
         same_rows: the preprocessing was learned from these rows: they are split as they were then.
@@ -172,7 +171,10 @@ def read_table(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
             f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
         )
-    path, place, frame, archive = _open(source, preprocessing or {}, decimal)
+    opened = source if isinstance(source, OpenedData) else None
+    if opened is None:
+        opened = open_data(source, preprocessing or {}, decimal, progress=progress)
+    path, place, frame, archive = opened
     x: NDArray[Any] | pd.DataFrame | ImageRows | None = None if archive is None else archive.x
     targets = (target,) if isinstance(target, str) else tuple(target)
     targets = targets or (() if archive is None else archive.targets)
@@ -270,9 +272,9 @@ def table_from_arrays(
             f"{place}: {', '.join(twice)} is both a target and a split, group or subgroup column. "
             "Give the target another name (target_names)."
         )
-    frame = _frame({**(subgroup or {}), **columns, **further}, len(x), place)
+    frame = columns_frame({**(subgroup or {}), **columns, **further}, len(x), place)
     if names is not None:
-        frame.index = pd.Index(_frame({"names": names}, len(x), place)["names"].astype(str))
+        frame.index = pd.Index(columns_frame({"names": names}, len(x), place)["names"].astype(str))
     labels, usable = read_labels(
         frame,
         roles,
@@ -329,9 +331,11 @@ def _prepared(
         preprocessing = {"channels": int(x.shape[1])}
         if kind == "image":
             preprocessing["shape"] = list(x.shape[2:])
-    if raw is not None:  # a fitted model may have been given columns that it does not use
-        raw = raw[[column["name"] for column in preprocessing["columns"]]]
-    return Table(x, kind=kind, preprocessing=preprocessing, raw=raw, notes=notes, **vars(labels))
+    known: dict[str, Any] = {}
+    if raw is not None:
+        known["gap_cells"] = gap_cells(raw, preprocessing)
+        known["raw"] = kept_originals(raw, preprocessing, labels.split)
+    return Table(x, kind=kind, preprocessing=preprocessing, notes=notes, **known, **vars(labels))
 
 
 def _names_images(
@@ -347,34 +351,3 @@ def _names_images(
             "(images=) and --image-column (image_column=)."
         )
     return "columns" not in preprocessing
-
-
-def _open(
-    source: str | Path | pd.DataFrame, preprocessing: dict[str, Any], decimal: str | None
-) -> tuple[Path, str, pd.DataFrame, Archive | None]:
-    """The file, its name in messages, its columns and, of an .npz file, all that it holds."""
-    cells = cells_of(preprocessing)
-    cells = cells if decimal is None else cells._replace(decimal=decimal)
-    if isinstance(source, pd.DataFrame):
-        place = "the DataFrame"
-        sources.check_decimal(decimal)
-        frame = sources.named_columns(source.reset_index(drop=True), place)
-        return Path("DataFrame"), place, read_decimals(frame, cells), None
-    path = sources.existing(Path(source))
-    if path.suffix.lower() in sources.ARRAYS:
-        archive = read_archive(path)
-        return path, str(path), _frame(archive.columns, len(archive.x), str(path)), archive
-    return path, str(path), sources.read_frame(path, cells), None
-
-
-def _frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
-    """Columns of n values each; one of shape (n, 1) is as good."""
-    arrays: dict[str, Any] = {}
-    for name, values in columns.items():
-        is_array = isinstance(values, np.ndarray | pd.Series)
-        shape = values.shape if is_array else np.asarray(values, object).shape
-        if len(values) != n or shape not in ((n,), (n, 1)):
-            got = len(values) if shape == (len(values),) else f"shape {shape}"
-            raise DataError(f"{place}: x has {n} rows and {name} has {got}; they must be as many.")
-        arrays[name] = values if shape == (n,) else np.asarray(values).reshape(n)
-    return pd.DataFrame(arrays, index=pd.RangeIndex(n))

@@ -33,6 +33,7 @@ from rnc.batching import Answers
 from rnc.config import FitConfig
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import essential
+from rnc.data.originals import originals_of
 from rnc.data.splits import ALL_SPLITS, SPLITS
 from rnc.data.table import Table
 from rnc.interval_maker import IntervalMaker, kept_calibration
@@ -58,7 +59,7 @@ from rnc.training.record import told
 
 MOST_POINTS = 2000
 
-_BATCH, _TOGETHER = 256, 256  # samples that an encoder sees at once, and such batches for a head
+_BATCH, _TOGETHER = 256, 64  # samples that an encoder sees at once, and such batches for a head
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +154,8 @@ def evaluate(
         pictures["rows"] = pictured
     ends = found.get(CHOSEN_AT)
     frame, scores["columns"] = predictions_frame(table, samples, prediction, extras, ends)
-    raw = None if table.raw is None else table.raw.iloc[samples[worst]].set_axis(worst)
+    raw = originals_of(table.raw, samples[worst])
+    raw = None if raw is None else raw.set_axis(worst)
     return Evaluation(scores, frame, features, rows, pictures, raw)
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rnc.analyses.standard import finish_folder
-from rnc.data.archive import read_archive
 from rnc.data.errors import DataError, first_few
-from rnc.data.numerals import Cells
+from rnc.data.opened import OpenedData, open_data
 from rnc.data.source import DataSource
-from rnc.data.sources import ARRAYS, existing, read_frame
+from rnc.data.sources import ARRAYS
 from rnc.data.table import Table
 from rnc.files import contents, sweep, write_json
 from rnc.lock import check_free, locked
@@ -65,14 +64,17 @@ def evaluate_other(
     run = RunFolder(folder)
     where = folder / f"evaluation-{data.stem}" if out is None else out
     _check_out(where, data, overwrite=overwrite, is_default=out is None)
-    source, missing = _source(run, data, images, target)
+    opened = _opened(run, data)
+    source, missing = _source(run, data, images, target, opened)
     source = dataclasses.replace(
         source,
         drop_missing=source.drop_missing or drop_missing,
         skip_bad=source.skip_bad or skip_bad,
     )
     config = run.model.config
-    table = source.read(config.augment.get("size", 224), config.preprocessing)
+    size = config.augment.get("size", 224)
+    table = source.read(size, config.preprocessing, opened=opened)
+    del opened  # its columns take as much memory as the table
     table = dataclasses.replace(table, target_names=run.targets)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
     if run.train_targets is not None:
@@ -86,14 +88,26 @@ def evaluate_other(
     return OtherEvaluation(where, _notes(data, missing, table))
 
 
+def _opened(run: RunFolder, data: Path) -> OpenedData | None:
+    """The file, read once; None for a copy of the dataset that the run was fitted on."""
+    fitted = dataclasses.replace(run.source, source=str(data))
+    if fitted.is_copy:
+        return None
+    return open_data(data, run.model.config.preprocessing, fitted.decimal, progress=True)
+
+
 def _source(
-    run: RunFolder, data: Path, images: Path | None, target: Sequence[str]
+    run: RunFolder,
+    data: Path,
+    images: Path | None,
+    target: Sequence[str],
+    opened: OpenedData | None,
 ) -> tuple[DataSource, list[str]]:
     """How to read the data, and the subgroup columns of the run that they lack."""
     fitted = dataclasses.replace(run.source, source=str(data))
-    if fitted.is_copy:  # of the dataset that the run was fitted on, with its own columns
+    if opened is None:  # a copy has its own columns
         return fitted, []
-    columns = _columns(data, fitted.decimal)
+    columns = list(opened.frame)
     targets = tuple(target) or fitted.target
     if len(targets) != len(run.targets) and (target or fitted.target):
         raise DataError(
@@ -116,15 +130,6 @@ def _source(
         group_column=None,
         subgroup_columns=kept,
     ), missing
-
-
-def _columns(data: Path, decimal: str | None) -> list[str]:
-    path = existing(data)
-    return list(
-        read_archive(path).columns
-        if path.suffix in ARRAYS
-        else read_frame(path, Cells(decimal=decimal))
-    )
 
 
 def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.files import written_whole
+from rnc.printable import printable
 from rnc.run.predictions import NAME
 from rnc.run.spreadsheet import guarded_frame
 
@@ -78,8 +79,9 @@ def open_rows(output: Path | str) -> Iterator[WriteRows]:
         with tempfile.TemporaryFile() as file:
             yield _TextRows(file, ",", guard=False)
             file.seek(0)
+            shown = printable if sys.stdout.isatty() else str
             for line in file:
-                sys.stdout.write(line.decode())
+                sys.stdout.write(shown(line.decode()))
         return
     path = Path(output)
     with written_whole(path) as temporary, temporary.open("wb") as file:

@@ -31,15 +31,15 @@ def kept_memory(config: FitConfig) -> Iterator[None]:
     if mallopt is None:
         yield
         return
+    trim = _function("malloc_trim") or (lambda kept: None)
+    trim(0)  # what reading the data left
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, _NEVER)
     try:
         yield
     finally:
         mallopt(_TRIM_THRESHOLD, _AFTERWARDS)
-        trim = _function("malloc_trim")
-        if trim is not None:
-            trim(0)
+        trim(0)
 
 
 def _function(name: str) -> Callable[..., Any] | None:

@@ -189,11 +189,13 @@ class OneOutput:
             return torch.ones_like(slope)
         bend = self.shares * curvature * change.square()
         side, none = torch.where(change < 0, -knee, knee), slope.new_zeros(1)
-        comes, goes = (-side - residuals) / change, (side - residuals) / change
-        times = torch.where(change.repeat(2) == 0, 0.0, torch.cat([comes, goes])).clamp(min=0)
+        # Below, what there is of every sample is changed in place: memory is what limits n.
+        times = torch.cat([-side - residuals, side - residuals])
+        times.view(2, -1).div_(change)
+        times = times.masked_fill_(change.repeat(2) == 0, 0.0).clamp_(min=0)
         times, order = torch.cat([none, times]).sort()
-        bends = ridge + torch.cat([none, bend, -bend])[order].cumsum(0)  # after each time
-        slopes = torch.cat([slope[None], bends[:-1] * times.diff()]).cumsum(0)  # at each time
+        bends = torch.cat([none, bend, -bend])[order].cumsum_(0).add_(ridge)  # after each time
+        slopes = torch.cat([slope[None], times.diff().mul_(bends[:-1])]).cumsum_(0)  # at each time
         last = (slopes <= 0).sum().clamp(min=1) - 1
         following = times[(last + 1).clamp(max=len(times) - 1)]
         return torch.minimum(times[last] - slopes[last] / bends[last].clamp(min=1e-300), following)
