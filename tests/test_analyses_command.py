@@ -41,8 +41,8 @@ def test_all_are_those_that_train_nothing():
 
 
 def test_an_unknown_name_lists_the_known_ones(run):
-    names = "map, intervals, pca, similarity, subgroups, targets, order, readable, unseen"
-    names += ", corruption, reduced"
+    names = "map, intervals, pca, similarity, subgroups, targets, neighbours, order, readable"
+    names += ", unseen, corruption, reduced"
     with pytest.raises(ValueError, match=f"Unknown analysis 'maps'; known are {names}, transfer"):
         analyse(run, "maps", analyses=EVERY)
     code, text = rnc("evaluate", run.path, "--with", "order", "--with", "everything")
@@ -53,14 +53,15 @@ def test_an_unknown_name_lists_the_known_ones(run):
 
 def test_a_fitted_run_has_the_standard_analyses(run):
     found = {path.name for path in (run.path / "analyses").iterdir()}
-    assert found == {f"{name}.json" for name in STANDARD} | {"similarity.safetensors"}
+    names = {*STANDARD, "neighbours"}
+    assert found == {f"{name}.json" for name in names} | {"similarity.safetensors"}
 
 
 def test_what_does_not_apply_is_left_out_of_a_fitted_run(tmp_path):
     source = houses(tmp_path / "houses.csv")
     run = fitted(tmp_path / "run", source, subgroup_columns=[])
     found = {path.stem for path in (run.path / "analyses").iterdir()}
-    assert found == set(STANDARD) - {"subgroups"}
+    assert found == {*STANDARD, "neighbours"} - {"subgroups"}
 
 
 def test_all_does_what_applies_and_says_what_does_not(run):
@@ -70,7 +71,7 @@ def test_all_does_what_applies_and_says_what_does_not(run):
     assert "unseen left out: unseen needs the ranges of price that training has seen" in text
     assert "corruption left out: corruption needs a run on images" in text
     found = {path.name for path in (run.path / "analyses").iterdir()}
-    quick = {*STANDARD, "map", "order", "readable"}
+    quick = {*STANDARD, "map", "neighbours", "order", "readable"}
     assert found == {f"{name}.json" for name in quick} | {"similarity.safetensors"}
     assert f"order: {run.path / 'analyses' / 'order.json'}" in text
     assert files(run.path) == before

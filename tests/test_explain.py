@@ -91,8 +91,8 @@ def test_all_doors_say_the_same(run: RunFolder, new: Path, tmp_path: Path) -> No
     assert f"Note: {count} of 40 samples are out of range: further from all 112" in result.output
     assert from_python.notes == (
         f"{count} of 40 samples are out of range: further from all 112 "
-        "training samples that the model keeps than 99% of these are from their nearest. The "
-        "model has seen nothing like them.",
+        "training samples that the model keeps than 99% of these are from their nearest. Trust "
+        "these predictions less: the model has seen little like them.",
     )
 
 

@@ -86,6 +86,16 @@ def test_images_have_one_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.features, made.features)
 
 
+def test_samples_without_a_label_are_left_out() -> None:
+    table = table_of()
+    y = table.y.copy()
+    y[table.rows("train")[:7]] = np.nan
+    model = build_regressor(table, FAST)
+    made = reference_of(model, dataclasses.replace(table, y=y))
+    assert made is not None
+    assert made.rows.tolist() == table.rows("train")[7:].tolist()
+
+
 def test_a_training_that_diverged_has_none() -> None:
     table = table_of()
     model = build_regressor(table, FAST)

@@ -12,6 +12,7 @@ from pathlib import Path
 from rnc.analyses.analysis import Analysis, AnalysisOptions
 from rnc.analyses.breakdown import readable_columns, unseen
 from rnc.analyses.maps import map_analysis
+from rnc.analyses.neighbours import neighbours
 from rnc.analyses.order import order
 from rnc.analyses.standard import STANDARD
 from rnc.analyses.sweep import corruption
@@ -20,6 +21,7 @@ from rnc.run.folder import DoesNotApply, RunFolder
 ANALYSES: dict[str, Analysis] = {
     "map": map_analysis,
     **STANDARD,
+    "neighbours": neighbours,
     "order": order,
     "readable": readable_columns,
     "unseen": unseen,

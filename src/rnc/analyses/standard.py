@@ -23,6 +23,8 @@ STANDARD: dict[str, Analysis] = {
 def finish_folder(evaluation: Evaluation, folder: Path) -> None:
     """Write an evaluation and its standard analyses, scores.json last: then all is there."""
     write_samples(evaluation, folder)
+    if evaluation.neighbours is not None:
+        RunFolder(folder).write_analysis("neighbours", evaluation.neighbours)
     write_standard_analyses(RunFolder(folder, given_scores=evaluation.scores))
     write_json(folder / SCORES_FILE, evaluation.scores)
 

@@ -115,8 +115,8 @@ def evaluate(
             "--with",
             metavar="NAME",
             help="analysis to add; may repeat: map, intervals, pca, similarity, subgroups, "
-            "targets, order, readable, unseen, corruption, reduced, transfer; all: those that do "
-            "not train",
+            "targets, neighbours, order, readable, unseen, corruption, reduced, transfer; all: "
+            "those that do not train",
         ),
     ] = None,
     map_method: Annotated[str | None, "pca, tsne, umap (extra: umap, default if installed)"] = None,
@@ -151,6 +151,7 @@ def evaluate(
     from rnc.analyses.breakdown import parse_range
     from rnc.analyses.registry import ANALYSES, run_analyses
     from rnc.experiments.retraining import RETRAINING
+    from rnc.run.neighbours import out_of_range_notes
     from rnc.run.other import OtherEvaluation, evaluate_other
 
     with friendly():
@@ -183,7 +184,7 @@ def evaluate(
                 overwrite=overwrite,
                 command=typed_command(),
             )
-        for note in notes:
+        for note in (*notes, *out_of_range_notes(where)):
             tell(f"Note: {note}", style="yellow")
         print_scores(where)
         if where != run:

@@ -103,12 +103,20 @@ class Explainer:
 
     def note(self, count: int, total: int) -> tuple[str, ...]:
         """What to tell about samples that are out of range; nothing if none is."""
-        if count == 0:
-            return ()
-        most = 100 - 100 * OUT_OF_RANGE_SHARE
-        known = len(self.reference)
-        return (
-            f"{count} of {total} samples are out of range: further from all {known} training "
-            f"samples that the model keeps than {most:.0f}% of these are from their nearest. The "
-            "model has seen nothing like them.",
-        )
+        return out_of_range_note(count, total, len(self.reference))
+
+
+def out_of_range_note(count: int, total: int, known: int) -> tuple[str, ...]:
+    """What to tell if some of so many samples are out of range of so many training samples.
+
+    >>> out_of_range_note(0, 500, 20000)
+    ()
+    """
+    if count == 0:
+        return ()
+    most = 100 - 100 * OUT_OF_RANGE_SHARE
+    return (
+        f"{count} of {total} samples are out of range: further from all {known} training samples "
+        f"that the model keeps than {most:.0f}% of these are from their nearest. Trust these "
+        "predictions less: the model has seen little like them.",
+    )

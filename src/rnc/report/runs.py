@@ -186,13 +186,17 @@ class ReportRun:
 
     @cached_property
     def thumbnails(self) -> Thumbnails | None:
-        """Pictures of samples, those with the largest errors first."""
+        """Pictures of samples: those with the largest errors, what is near them, all others."""
         pictures = self.folder.thumbnails
         if pictures is None or not len(pictures.rows):
             return None
         is_worst = np.isin(pictures.rows, self.worst)
         rest = np.flatnonzero(~is_worst)
-        return pictures.at(np.concatenate([np.flatnonzero(is_worst), rest[thin(len(rest))]]))
+        shown, others = pictures.at(np.flatnonzero(is_worst)), pictures.at(rest[thin(len(rest))])
+        seen = self.analyses.get("neighbours")
+        if seen is not None and seen.pictures is not None:
+            shown = shown.and_then(seen.pictures)
+        return shown.and_then(others)
 
 
 def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) -> list[ReportRun]:

@@ -9,6 +9,8 @@ The scores, as scores.json has them:
      "readable": {column: accuracy or R2},                                   likewise
      "guessing": {column: {"kind": "accuracy" or "r2", "chance": the score of a guess}},
      "intervals": {...},          if the model has calibration rows: see `rnc.run.coverage`
+     "out_of_range": {"out_of_range": n, "checked": of n, "kept": training samples}
+                                                      of a run, see `rnc.run.neighbours`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
 The first key is the name of the split. A score that is not defined is left out. `rnc fit` adds
@@ -52,6 +54,7 @@ from rnc.metrics import (
 )
 from rnc.model import Regressor, input_shape_of
 from rnc.run.coverage import coverage_scores, joined_intervals, possible_confidences
+from rnc.run.folder import AnalysisResult
 from rnc.run.groups import Groups, groups_of, readable
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
@@ -80,6 +83,8 @@ class Evaluation:
     worst_inputs: pd.DataFrame | None = None
     """Of a table: the raw columns of the samples with the worst errors, whose rows of predictions
     are the index."""
+    neighbours: AnalysisResult | None = None
+    """Training samples that are nearest to the worst errors, see `rnc.run.neighbours`."""
 
 
 def evaluate(

@@ -29,6 +29,7 @@ from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RunFolder
+from rnc.run.neighbours import with_neighbours
 from rnc.run.reference import reference_of
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
@@ -152,6 +153,7 @@ def fit_run(
             PULSE.now = Step("evaluating")
             _calibrate(model, table, config, out)
             evaluation = evaluate_run(model, table, config)
+            evaluation = with_neighbours(evaluation, model, table)
             evaluation.scores.update(_training_scores(records, config, table))
             evaluation.scores["baselines"] = baselines(table, config, boosting=boosting)
             finish_folder(evaluation, out)

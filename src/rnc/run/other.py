@@ -22,6 +22,7 @@ from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
 from rnc.run.baselines import guess_errors
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import HISTORY_FILE, RUN_FILES, RUN_FOLDERS, TRAIN_TARGETS_FILE, RunFolder
+from rnc.run.neighbours import with_neighbours
 
 EVALUATION_OF = "evaluation_of"
 """Entry of config.json: the run that was evaluated."""
@@ -77,6 +78,7 @@ def evaluate_other(
     del opened  # its columns take as much memory as the table
     table = dataclasses.replace(table, target_names=run.targets)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)
+    evaluation = with_neighbours(evaluation, run.model, table)
     if run.train_targets is not None:
         truth = table.y[table.rows("test")]
         guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)

@@ -65,6 +65,7 @@ class _ScoresFile(TypedDict, total=False):
     guessing: dict[str, _Probe]
     intervals: dict[str, Any]
     columns: dict[str, str]
+    out_of_range: dict[str, int]
     validation_error: float
     auto: dict[str, float]
     kept: str

@@ -19,9 +19,11 @@ MOST_NUMBERS = 2**24  # of features: 64 MiB
 def reference_of(model: Regressor, table: Table) -> Reference | None:
     """The reference of a model that was trained on a table; None if it has fewer than two samples.
 
-    Samples without finite features, of a training that diverged, are left out.
+    Samples without a known target, and those without finite features, of a training that diverged,
+    are left out.
     """
     rows = table.rows("train")
+    rows = rows[np.isfinite(table.y[rows]).all(axis=1)]
     most = min(MOST_SAMPLES, MOST_NUMBERS // max(1, model.head.config.d))
     samples = rows[draw(len(rows), most)]
     if len(samples) == 0:

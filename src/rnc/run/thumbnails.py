@@ -38,6 +38,16 @@ class Thumbnails(NamedTuple):
         """Some of them, in this order."""
         return Thumbnails(self.rows[places], self.kind, self.content[places])
 
+    def and_then(self, others: "Thumbnails") -> "Thumbnails":
+        """These and others behind them; these alone if the others are of another shape."""
+        if (self.kind, self.content.shape[1:]) != (others.kind, others.content.shape[1:]):
+            return self
+        return Thumbnails(
+            np.concatenate([self.rows, others.rows]),
+            self.kind,
+            np.concatenate([self.content, others.content]),
+        )
+
 
 def parse_thumbnails(tensors: Mapping[str, Tensor], samples: int) -> Thumbnails:
     """The tensors of thumbnails.safetensors of a run with this many predictions, checked."""

@@ -1,0 +1,147 @@
+"""The training samples that are nearest to the worst errors of an evaluation, for the report.
+
+analyses/neighbours.json, and the pictures in neighbours.safetensors:
+
+    {"kept": training samples compared with, "total": of so many,
+     "limit": distance beyond which a sample is out of range,
+     "checked": test samples, "out_of_range": how many of these are,
+     "worst": [{"row": of predictions.csv, "out_of_range": true or false,
+                "neighbours": [{"name": ..., "targets": [...], "distance": ...,
+                                "picture": its place among the pictures, or null,
+                                "inputs": {column: text} of a table, else {}}]}]}
+
+Pictures and inputs are there if the evaluated data are those that the run was fitted on.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import torch
+from numpy.typing import NDArray
+
+from rnc.data.table import Table
+from rnc.explainer import kept_reference
+from rnc.intervals.explanation import Explainer, Explanation, out_of_range_note
+from rnc.intervals.reference import Reference
+from rnc.metrics import Columns, worst_samples
+from rnc.model import Regressor
+from rnc.run.evaluate import Evaluation
+from rnc.run.folder import AnalysisResult, RunFolder
+from rnc.run.predictions import predicted_column
+from rnc.run.thumbnails import thumbnails
+
+SHOWN_NEIGHBOURS = 3
+"""Of every sample: more would not fit beside it."""
+
+_MOST_INPUTS = 500  # columns of a table: with more, the file would be too large
+
+
+def with_neighbours(evaluation: Evaluation, model: Regressor, table: Table) -> Evaluation:
+    """An evaluation on test rows, with the neighbours of its worst errors.
+
+    The same if the model keeps no training samples to compare with.
+    """
+    if kept_reference(model) is None:
+        return evaluation
+    frame, targets = evaluation.predictions, list(table.target_names)
+    predicted = frame[[predicted_column(target) for target in targets]].to_numpy(np.float64)
+    truth = frame[targets].to_numpy(np.float64)
+    found = nearest_of_worst(model, table, predicted, truth, evaluation.features)
+    keys = ("out_of_range", "checked", "kept")
+    scores = evaluation.scores | {"out_of_range": {key: found.content[key] for key in keys}}
+    return dataclasses.replace(evaluation, scores=scores, neighbours=found)
+
+
+def out_of_range_notes(folder: Path) -> tuple[str, ...]:
+    """What to tell about an evaluation some of whose samples are out of range."""
+    found = RunFolder(folder).scores.get("out_of_range")
+    if not found:
+        return ()
+    return out_of_range_note(found["out_of_range"], found["checked"], found["kept"])
+
+
+def nearest_of_worst(
+    model: Regressor,
+    table: Table,
+    predicted: Columns,
+    truth: Columns,
+    features: NDArray[np.float32],
+) -> AnalysisResult:
+    """The neighbours of the worst errors, as the file has them.
+
+    Args:
+        model: with training samples to compare with.
+        table: what was evaluated, by its test rows.
+        predicted: of all test rows, (n, t).
+        truth: likewise.
+        features: of those test rows that are checked to be in range, (k, d).
+    """
+    reference = kept_reference(model)
+    assert reference is not None
+    explain = Explainer(reference, table.target_names, min(SHOWN_NEIGHBOURS, len(reference)))
+    worst = worst_samples(predicted, truth)
+    far = int(explain(features).out_of_range.sum())
+    content: dict[str, Any] = {
+        "kept": len(reference),
+        "total": reference.total,
+        "limit": explain.limit,
+        "checked": len(features),
+        "out_of_range": far,
+        "worst": [],
+    }
+    if len(worst) == 0:
+        return AnalysisResult(content)
+    rows = table.rows("test")[worst]
+    found = explain(model.steady().embed_prepared(table.x, rows=rows))
+    own = table if _is_of(reference, table) else None
+    pictured = np.unique(found.rows[found.rows >= 0])
+    content["worst"] = [
+        {
+            "row": int(row),
+            "out_of_range": bool(found.out_of_range[i]),
+            "neighbours": _neighbours(found, i, own, pictured),
+        }
+        for i, row in enumerate(worst)
+        if found.rows[i, 0] >= 0
+    ]
+    pictures = {} if own is None else thumbnails(own.x, pictured)
+    if pictures:
+        pictures["rows"] = np.arange(len(pictured))
+    return AnalysisResult(content, {k: torch.from_numpy(v) for k, v in pictures.items()})
+
+
+def _neighbours(
+    found: Explanation, i: int, own: Table | None, pictured: NDArray[np.int64]
+) -> list[dict[str, Any]]:
+    """The neighbours of one sample."""
+    is_drawn = own is not None and own.x.ndim in (3, 4)
+    return [
+        {
+            "name": str(found.names[i, j]),
+            "targets": found.targets[i, j].tolist(),
+            "distance": float(found.distances[i, j]),
+            "picture": int(np.searchsorted(pictured, row)) if is_drawn else None,
+            "inputs": {} if own is None or own.raw is None else _inputs(own.raw, int(row)),
+        }
+        for j, row in enumerate(found.rows[i])
+    ]
+
+
+def _inputs(raw: pd.DataFrame, row: int) -> dict[str, str]:
+    if raw.shape[1] > _MOST_INPUTS:
+        return {}
+    cells = {str(name): raw.iat[row, j] for j, name in enumerate(raw)}
+    return {name: "" if pd.isna(cell) else str(cell) for name, cell in cells.items()}
+
+
+def _is_of(reference: Reference, table: Table) -> bool:
+    """Whether the samples of a reference are rows of a table."""
+    rows = reference.rows
+    return (
+        0 <= rows.min() <= rows.max() < len(table)
+        and np.array_equal(table.names[rows], reference.names)
+        and np.array_equal(table.y[rows], reference.targets)
+    )
