@@ -13,6 +13,7 @@ from evaluation_cases import data_of, houses, images_of, untrained, with_config
 from report_page import Page, sheets_of
 from rnc.analyses.registry import analyse
 from rnc.cli import app
+from rnc.data import originals
 from rnc.files import read_tensors, write_json
 from rnc.intervals.reference import REFERENCE_FILE
 from rnc.report import write_report
@@ -120,6 +121,21 @@ def test_other_data_have_neighbours_without_pictures(table: RunFolder, tmp_path:
     assert f"Note: {content['out_of_range']} of 50 samples are out of range" in result.output
     with pytest.raises(DoesNotApply, match=r"is an evaluation.*rnc evaluate .*run --with"):
         analyse(out, "neighbours")
+
+
+def test_a_large_table_has_names_and_targets_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(originals, "MOST_KEPT", 0)
+    data = data_of(houses(tmp_path / "houses.csv"))
+    run = untrained(tmp_path / "run", data.read(224), data=data)
+    analyse(run, "neighbours")
+    near = [sample for one in content_of(run)["worst"] for sample in one["neighbours"]]
+    assert len(near) == 36
+    assert all(sample["inputs"] == {} for sample in near)
+    text = Page(write_report([run.path])).text.split("Worst errors")[-1]
+    assert "Nearest in training" in text
+    assert near[0]["name"] in text
 
 
 def test_an_older_run_gets_its_reference(table: RunFolder) -> None:

@@ -10,7 +10,8 @@ analyses/neighbours.json, and the pictures in neighbours.safetensors:
                                 "picture": its place among the pictures, or null,
                                 "inputs": {column: text} of a table, else {}}]}]}
 
-Pictures and inputs are there if the evaluated data are those that the run was fitted on.
+Pictures and inputs are there if the evaluated data are those that the run was fitted on; inputs not
+of a table that is too large to keep its training rows as they were read (`rnc.data.originals`).
 """
 
 import dataclasses
@@ -22,6 +23,7 @@ import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
+from rnc.data.originals import originals_of
 from rnc.data.table import Table
 from rnc.explainer import kept_reference
 from rnc.intervals.explanation import Explainer, Explanation, out_of_range_note
@@ -98,33 +100,38 @@ def nearest_of_worst(
     found = explain(model.steady().embed_prepared(table.x, rows=rows))
     own = table if _is_of(reference, table) else None
     pictured = np.unique(found.rows[found.rows >= 0])
+    inputs = None if own is None else originals_of(own.raw, pictured)
+    pictures = {} if own is None else thumbnails(own.x, pictured)
+    if pictures:
+        pictures["rows"] = np.arange(len(pictured))
     content["worst"] = [
         {
             "row": int(row),
             "out_of_range": bool(found.out_of_range[i]),
-            "neighbours": _neighbours(found, i, own, pictured),
+            "neighbours": _neighbours(found, i, pictured, inputs, has_pictures=bool(pictures)),
         }
         for i, row in enumerate(worst)
         if found.rows[i, 0] >= 0
     ]
-    pictures = {} if own is None else thumbnails(own.x, pictured)
-    if pictures:
-        pictures["rows"] = np.arange(len(pictured))
     return AnalysisResult(content, {k: torch.from_numpy(v) for k, v in pictures.items()})
 
 
 def _neighbours(
-    found: Explanation, i: int, own: Table | None, pictured: NDArray[np.int64]
+    found: Explanation,
+    i: int,
+    pictured: NDArray[np.int64],
+    inputs: pd.DataFrame | None,
+    *,
+    has_pictures: bool,
 ) -> list[dict[str, Any]]:
-    """The neighbours of one sample."""
-    is_drawn = own is not None and own.x.ndim in (3, 4)
+    """The neighbours of one sample; pictures and inputs are those of the rows in `pictured`."""
     return [
         {
             "name": str(found.names[i, j]),
             "targets": found.targets[i, j].tolist(),
             "distance": float(found.distances[i, j]),
-            "picture": int(np.searchsorted(pictured, row)) if is_drawn else None,
-            "inputs": {} if own is None or own.raw is None else _inputs(own.raw, int(row)),
+            "picture": int(np.searchsorted(pictured, row)) if has_pictures else None,
+            "inputs": {} if inputs is None else _inputs(inputs, int(row)),
         }
         for j, row in enumerate(found.rows[i])
     ]
@@ -133,7 +140,7 @@ def _neighbours(
 def _inputs(raw: pd.DataFrame, row: int) -> dict[str, str]:
     if raw.shape[1] > _MOST_INPUTS:
         return {}
-    cells = {str(name): raw.iat[row, j] for j, name in enumerate(raw)}
+    cells = {str(name): raw.at[row, name] for name in raw}
     return {name: "" if pd.isna(cell) else str(cell) for name, cell in cells.items()}
 
 
@@ -142,6 +149,6 @@ def _is_of(reference: Reference, table: Table) -> bool:
     rows = reference.rows
     return (
         0 <= rows.min() <= rows.max() < len(table)
-        and np.array_equal(table.names[rows], reference.names)
+        and np.array_equal(np.asarray(table.names[rows]), reference.names)
         and np.array_equal(table.y[rows], reference.targets)
     )
