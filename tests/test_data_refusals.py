@@ -297,7 +297,7 @@ def test_messages_advise_flags_that_exist():
 
 
 def test_a_target_called_like_another_column_is_refused() -> None:
-    with pytest.raises(DataError, match="group is both a target and a split, group or subgroup"):
+    with pytest.raises(DataError, match="group is both a target and a split, group, weight"):
         table_from_arrays(
             np.random.rand(40, 2), np.arange(40.0), target_names=["group"], group=np.arange(40) // 4
         )

@@ -66,7 +66,8 @@ class RnCRegressor(
             and a RandomState draw one, as everywhere in scikit-learn.
         validation_fraction: share of the rows that are kept from training and choose the best
             epoch, the penalty of the head and, by scheme "auto", the scheme. Where that is less
-            than one row, or leaves equal targets or one group, all rows train and choose.
+            than one row, or leaves equal targets, one group or no weight, all rows train and
+            choose.
         calibration_share: share of the rows that are left over from validation to calibrate
             intervals on, and for nothing else. With 0, those of validation do that, too; coverage
             can then be a little below the promise, since they chose the epoch.
@@ -163,18 +164,35 @@ class RnCRegressor(
         for name, value in parameters.items():  # as scikit-learn wants it: each as it is
             setattr(self, name, value)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
-        """Train a model; rows of one group (a person, a patient) train or validate together."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train a model.
+
+        Args:
+            X: the inputs.
+            y: the targets.
+            sample_weight: (n,) what each row counts, from 0 on: as an anchor of RnC, in the loss of
+                the head, and in the error that chooses on the rows kept for validation.
+            groups: (n,) rows of one group (a person, a patient) train or validate together.
+        """
         inputs = self._checked(X, reset=True)
         targets = self._checked_targets(y)
+        weights = self._checked_weights(sample_weight, len(targets))
         utils.check_consistent_length(inputs, targets, groups)
         config = self._config()
         group = None if groups is None else np.asarray(groups)
-        fractions = self._fractions(targets, group, config.seed)
+        fractions = self._fractions(targets, group, weights, config.seed)
         table = table_from_arrays(
             inputs,
             targets,
             group=group,
+            weight=weights,
             fractions=fractions,
             split_seed=config.seed,
             calibration_share=self.calibration_share,
@@ -297,8 +315,26 @@ class RnCRegressor(
         )
         return targets
 
+    def _checked_weights(
+        self, sample_weight: ArrayLike | None, n: int
+    ) -> NDArray[np.float64] | None:
+        """One weight per row, or None for equal ones; the table checks their values."""
+        if sample_weight is None:
+            return None
+        weights = np.asarray(sample_weight, dtype=np.float64)
+        weights = np.full(n, weights) if weights.ndim == 0 else weights
+        if weights.shape != (n,):
+            raise ValueError(
+                f"sample_weight must have one weight per row, ({n},); got shape {weights.shape}."
+            )
+        return weights
+
     def _fractions(
-        self, y: NDArray[np.float64], group: NDArray[Any] | None, seed: int
+        self,
+        y: NDArray[np.float64],
+        group: NDArray[Any] | None,
+        weights: NDArray[np.float64] | None,
+        seed: int,
     ) -> tuple[float, float, float]:
         """Shares of training, validation and test rows; without validation rows where too few."""
         share = self.validation_fraction
@@ -308,8 +344,10 @@ class RnCRegressor(
             return (1.0, 0.0, 0.0)
         fractions = (1 - share, share, 0.0)
         columns = y.reshape(len(y), -1)
-        kept = columns[make_split(columns, group=group, fractions=fractions, seed=seed) == "train"]
-        return fractions if (np.ptp(kept, axis=0) > 0).all() else (1.0, 0.0, 0.0)
+        trains = make_split(columns, group=group, fractions=fractions, seed=seed) == "train"
+        varies = (np.ptp(columns[trains], axis=0) > 0).all()
+        counts = weights is None or (weights[trains].any() and weights[~trains].any())
+        return fractions if varies and counts else (1.0, 0.0, 0.0)
 
     def __sklearn_tags__(self) -> utils.Tags:
         tags = super().__sklearn_tags__()
@@ -346,6 +384,7 @@ def _validated_by_training_rows(table: Table) -> Table:
         y=table.y[twice],
         names=table.names[twice],
         group=None if table.group is None else table.group[twice],
+        weight=None if table.weight is None else table.weight[twice],
         split=split,
         raw=None,
     )

@@ -1,7 +1,8 @@
 """Where a run errs: by subgroup, by value of the target, inside and outside of ranges.
 
 Errors are absolute. With several targets they are pooled; only `target_errors` takes each target
-by itself. Every mean has a 95 % interval; see `mean_interval`.
+by itself. Every mean has a 95 % interval; see `mean_interval`. Where samples have weights, means
+are weighted, and n counts samples; in a group without weight they count alike.
 """
 
 import math
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.metrics import SHOTS, Columns, r2, shot_groups
+from rnc.metrics.arrays import weighted_mean
 from rnc.metrics.bootstrap import Interval, mean_interval, r2_interval
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.run.groups import Groups, groups_named, readable
@@ -24,16 +26,20 @@ LARGE_GROUP = 20
 """Samples that a group needs to be called the worst."""
 
 
-def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
+def mean_error(errors: NDArray[Any], weights: Columns | None = None) -> dict[str, Any]:
     """Number and mean of absolute errors (n,), and the mean's interval, None where there is none.
+
+    Weights are (n,).
 
     >>> mean_error(np.array([2.0, 2.0, 2.0]))
     {'n': 3, 'mae': 2.0, 'low': 2.0, 'high': 2.0}
     >>> mean_error(np.array([5.0]))
     {'n': 1, 'mae': 5.0, 'low': None, 'high': None}
     """
-    low, high = mean_interval(errors, resamples=RESAMPLES_OF_GROUPS) or (None, None)
-    mae = float(errors.mean()) if len(errors) else None
+    weights = None if weights is None or not weights.any() else weights
+    ends = mean_interval(errors, resamples=RESAMPLES_OF_GROUPS, weights=weights)
+    low, high = ends or (None, None)
+    mae = weighted_mean(errors[:, None], weights) if len(errors) else None
     return {"n": len(errors), "mae": mae, "low": low, "high": high}
 
 
@@ -43,22 +49,28 @@ def mean_error(errors: NDArray[Any]) -> dict[str, Any]:
 def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Intervals of the scores of the test split: mae, r2, and mae of the shot groups."""
     scores, errors = run.scores["test"], run.errors.mean(axis=1)
-    prediction = run.predictions.predicted
-    intervals = {"mae": mean_interval(errors)}
-    usual = r2_interval(prediction, run.truth)
+    prediction, weights = run.predictions.predicted, run.predictions.weights
+    intervals = {"mae": mean_interval(errors, weights=weights)}
+    usual = r2_interval(prediction, run.truth, weights=weights)
     if usual is not None and "r2" in scores:
         # The paper's R2 divides by the spread around the training mean. Its interval is as wide as
         # that of the usual R2, and lies around the paper's value.
-        shift = scores["r2"] - r2(prediction, run.truth)
+        shift = scores["r2"] - r2(prediction, run.truth, weights=weights)
         intervals["r2"] = Interval(usual.low + shift, usual.high + shift)
     if run.train_targets is not None and len(run.targets) == 1:
         shots = shot_groups(run.truth, run.train_targets)
         for name in SHOTS:
             if f"{name}_mae" in scores:
-                intervals[f"{name}_mae"] = mean_interval(errors[shots == name])
+                intervals[f"{name}_mae"] = mean_interval(
+                    errors[shots == name], weights=_part(weights, shots == name)
+                )
     return AnalysisResult(
         {name: span._asdict() for name, span in intervals.items() if span is not None}
     )
+
+
+def _part(weights: Columns | None, chosen: NDArray[np.bool_]) -> Columns | None:
+    return None if weights is None else weights[chosen]
 
 
 # --------------------------------------------------------------------------------- subgroups
@@ -66,17 +78,17 @@ def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
 
 def subgroups(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """Error of every group of every subgroup column, the worst group, and worst minus best."""
-    errors = run.errors.mean(axis=1)
+    errors, weights = run.errors.mean(axis=1), run.predictions.weights
     return AnalysisResult(
         {
-            name: group_errors(errors, groups.codes, groups.names)
+            name: group_errors(errors, groups.codes, groups.names, weights)
             for name, groups in _columns(run).items()
         }
     )
 
 
 def group_errors(
-    errors: NDArray[Any], codes: NDArray[np.int64], names: list[str]
+    errors: NDArray[Any], codes: NDArray[np.int64], names: list[str], weights: Columns | None = None
 ) -> dict[str, Any]:
     """The groups with their errors; worst and gap are among those of at least 20 samples.
 
@@ -87,7 +99,7 @@ def group_errors(
     ('b', 5.0, {'value': 'b', 'n': 1, 'mae': 7.0, 'low': None, 'high': None})
     """
     groups = [
-        {"value": name, **mean_error(errors[codes == code])}
+        {"value": name, **mean_error(errors[codes == code], _part(weights, codes == code))}
         for code, name in enumerate(names)
         if (codes == code).any()
     ]
@@ -143,6 +155,7 @@ def targets(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
                 run.errors[:, i],
                 run.truth[:, i],
                 None if run.train_targets is None else run.train_targets[:, i],
+                run.predictions.weights,
             )
             for i, name in enumerate(run.targets)
         }
@@ -150,7 +163,10 @@ def targets(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
 
 
 def target_errors(
-    errors: NDArray[Any], truth: NDArray[Any], train: NDArray[Any] | None
+    errors: NDArray[Any],
+    truth: NDArray[Any],
+    train: NDArray[Any] | None,
+    weights: Columns | None = None,
 ) -> dict[str, Any]:
     """Error in about 20 bins of a target, by name: edges, n, mae, low, high, n_train.
 
@@ -158,6 +174,7 @@ def target_errors(
         errors: one absolute error per sample, (n,).
         truth: the target of each, (n,).
         train: targets of the training samples, (m,); without, n_train is None.
+        weights: what each sample counts, (n,).
 
     >>> bins = target_errors(np.array([1.0, 3.0]), np.array([4.0, 5.0]), np.array([4, 4, 6]))
     >>> bins["edges"], bins["mae"], bins["n_train"]
@@ -165,7 +182,8 @@ def target_errors(
     """
     edges = bin_edges(truth if train is None else np.concatenate([truth, train]))
     places = _bins(truth, edges)
-    bins = [mean_error(errors[places == i]) for i in range(len(edges) - 1)]
+    chosen = [places == i for i in range(len(edges) - 1)]
+    bins = [mean_error(errors[rows], _part(weights, rows)) for rows in chosen]
     columns = {name: [one[name] for one in bins] for name in ("n", "mae", "low", "high")}
     counts = None if train is None else np.bincount(_bins(train, edges), minlength=len(bins))
     n_train = None if counts is None else counts.tolist()
@@ -216,12 +234,12 @@ def unseen(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
             f"unseen compares samples inside and outside of --seen; all {len(values)} are {which} "
             f"{ranges}. {name} runs from {values.min():g} to {values.max():g}: choose other ranges."
         )
-    errors = run.errors.mean(axis=1)
+    errors, weights = run.errors.mean(axis=1), run.predictions.weights
     return AnalysisResult(
         {
             "ranges": [list(one) for one in options.seen],
-            "seen": mean_error(errors[inside]),
-            "unseen": mean_error(errors[~inside]),
+            "seen": mean_error(errors[inside], _part(weights, inside)),
+            "unseen": mean_error(errors[~inside], _part(weights, ~inside)),
         }
     )
 

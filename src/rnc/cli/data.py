@@ -45,6 +45,7 @@ class DataFlags:
     split_seed: Annotated[int, "seed of a seeded split"] = 0
     calibration_share: Annotated[float, "of the training rows: for intervals only"] = 0.0
     subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
+    weight_column: Annotated[str | None, "what each row counts: in losses and scores"] = None
     decimal: Annotated[
         str | None,
         typer.Option(
@@ -105,6 +106,7 @@ def source_of(flags: DataFlags) -> "DataSource":
         split_seed=flags.split_seed,
         calibration_share=flags.calibration_share,
         subgroup_columns=tuple(flags.subgroup_column or ()),
+        weight_column=flags.weight_column,
         decimal=flags.decimal,
         drop_missing=flags.drop_missing,
         skip_bad=flags.skip_bad,
@@ -187,6 +189,9 @@ def describe(table: "Table") -> None:
         shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"
     what = f"table of {shape} inputs" if table.kind == "table" else f"{table.kind} {shape}"
     lines = [f"{what}, {counts}, target {', '.join(table.target_names)}"]
+    if table.weight is not None:
+        low, high = table.weight.min(), table.weight.max()
+        lines[0] += f", rows weigh {low:g} to {high:g}"
     lines += [f"  {line}" for line in column_lines(table.preprocessing, table.gap_cells)]
     lines += [
         f"warning: {column} is {target} but for a factor and an offset. If it is not known for new "

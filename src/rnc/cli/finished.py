@@ -130,6 +130,9 @@ def evaluate(
     target: Annotated[
         list[str] | None, "target in --data, if named otherwise than in the run"
     ] = None,
+    weight_column: Annotated[
+        str | None, "what each row of --data counts in its scores; default: as in the run"
+    ] = None,
     drop_missing: Annotated[bool, "leave out rows of --data without a target"] = False,
     skip_bad: SkipBad = False,
     overwrite: Annotated[bool, "replace the evaluation in --out"] = False,
@@ -156,6 +159,11 @@ def evaluate(
 
     with friendly():
         _check_other(data, out, analyses)
+        if weight_column is not None and (data is None or analyses):
+            raise ValueError(
+                "--weight-column is for the scores of --data; the weights of the run's own data "
+                "are those that it was fitted with. Leave it out, or give --data alone."
+            )
         if analyses:
             with steps_bar() as show:
                 options = AnalysisOptions(
@@ -183,6 +191,7 @@ def evaluate(
                 skip_bad=skip_bad,
                 overwrite=overwrite,
                 command=typed_command(),
+                weight_column=weight_column,
             )
         for note in (*notes, *out_of_range_notes(where)):
             tell(f"Note: {note}", style="yellow")

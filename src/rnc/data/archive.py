@@ -2,7 +2,7 @@
 
 x, y                        inputs and targets
 feature_names, target_names names of the columns of x and of y
-group, split                which rows belong together; train, val or test
+group, split, weight        which rows belong together; train, val or test; what each row counts
 any other                   a column, if it has a value for each row: (n,) or (n, 1)
 """
 
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, did_you_mean, first_few
 from rnc.data.names import check_names
+from rnc.data.row_weights import WEIGHT
 from rnc.data.sources import as_columns
 
-_ROLES = ("group", "split")  # arrays that change the split, so that they must fit
+_ROLES = ("group", "split", WEIGHT)  # arrays that change what is learned, so that they must fit
 _NAMES = ("feature_names", "target_names")
 
 
@@ -46,7 +47,7 @@ class Archive(NamedTuple):
         likely = next((hint for name in names if (hint := did_you_mean(name, _ROLES))), "")
         return (
             f"Arrays without a use: {first_few(words)}. A column of values is used as --target, "
-            f"--group-column, --split-column or --subgroup-column.{likely}",
+            f"--group-column, --split-column, --weight-column or --subgroup-column.{likely}",
         )
 
 
@@ -59,7 +60,7 @@ def read_archive(source: Path) -> Archive:
     targets = tuple(columns)
     further, unused = row_arrays(arrays, len(x))
     for name in _ROLES:
-        if name in unused:  # without it, the split would be another one
+        if name in unused:  # without it, the result would be another one
             raise DataError(
                 f"{place}: x has {len(x)} rows and {name} is {unused[name]}; it must be "
                 f"({len(x)},), a value for each row."

@@ -13,6 +13,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.dates import MOST_ODD, date_format, read_dates
+from rnc.data.errors import DataError
 
 MOST_CATEGORIES = 100
 
@@ -186,3 +187,21 @@ def _words(values: pd.Series) -> tuple[str, ...]:
 
 def _small(values: Iterable[Any]) -> list[str]:
     return [str(value).strip().lower() for value in values]
+
+
+def finite_numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
+    """A column of finite numbers, NaN where there is none; anything else raises, with its row."""
+    numbers, is_text = as_numbers(values)
+    for bad, expected in ((is_text, "a number"), (np.isinf(numbers), "a finite number")):
+        if bad.any():
+            first = int(bad.argmax())
+            value = values.iloc[first]
+            shown = repr(value) if isinstance(value, str) else str(value)
+            more = f" {bad.sum() - 1} more rows are like it." if bad.sum() > 1 else ""
+            if isinstance(value, str) and re.fullmatch(DECIMAL_COMMA, value.strip()):
+                more += " If its comma is the decimal sign, add --decimal , (decimal=',')."
+            raise DataError(
+                f"{place} row {values.index[first]}: {values.name} is {shown}, expected "
+                f"{expected}.{more}"
+            )
+    return numbers

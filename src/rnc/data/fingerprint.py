@@ -27,7 +27,7 @@ _BLOCK = 2**25  # bytes that a thread hashes at a time; another number gives oth
 
 
 def digest_of(table: "Table") -> str:
-    """A hash of all targets, names, splits and subgroups, and of 64 of the inputs.
+    """A hash of all targets, names, splits, subgroups and weights, and of 64 of the inputs.
 
     It names run folders and studies, so the same table must give the same digest for ever.
     """
@@ -43,19 +43,21 @@ def digest_of(table: "Table") -> str:
     columns = [table.split, table.names]
     columns += [table.subgroup[name] for name in sorted(table.subgroup)]
     texts = [np.asarray(column).astype(str) for column in columns]
-    for values in (table.x[sample], table.y, *texts):
+    weights = () if table.weight is None else (table.weight,)
+    for values in (table.x[sample], table.y, *texts, *weights):
         digest.update(f"{values.dtype}{values.shape}".encode())
         digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
 
 
 def fingerprint_of(table: "Table") -> dict[str, Any]:
-    """The number of rows, and a hash of all inputs, targets, names, splits and subgroups.
+    """The number of rows, and a hash of all inputs, targets, names, splits, subgroups and weights.
 
     Inputs are hashed as the encoder gets them: prepared columns, signals, decoded pixels. How they
     were prepared counts, too: other names of categories may give the same numbers.
     """
     subgroups = sorted(table.subgroup)
+    weights = {} if table.weight is None else {"weights": _hash("", table.weight)}
     return {
         "rows": len(table),
         "inputs": _hash([table.kind, essential(table.preprocessing, table.kind)], table.x),
@@ -63,6 +65,7 @@ def fingerprint_of(table: "Table") -> dict[str, Any]:
         "names": _hash("", _text(table.names)),
         "split": _hash("", _text(table.split)),
         "subgroups": _hash(subgroups, *(_text(table.subgroup[name]) for name in subgroups)),
+        **weights,
     }
 
 
@@ -80,7 +83,8 @@ def check_fingerprint(
     if before is None:
         return
     now = table.fingerprint
-    changed = [part for part, value in now.items() if part != "rows" and before.get(part) != value]
+    parts = [part for part in dict.fromkeys([*now, *before]) if part != "rows"]
+    changed = [part for part in parts if before.get(part) != now.get(part)]
     if changed:
         counts = "" if before.get("rows") == now["rows"] else f" ({before.get('rows')} rows then"
         counts += f", {now['rows']} now)" if counts else ""

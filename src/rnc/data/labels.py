@@ -1,6 +1,5 @@
-"""What is known about each row besides its input: targets, split, name, subgroups."""
+"""What is known about each row besides its input: targets, split, name, weight, subgroups."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +8,11 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.columns import DECIMAL_COMMA, as_numbers, as_text, nested
+from rnc.data.columns import as_text, finite_numbers, nested
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.names import NumberedRows, names_of_rows
+from rnc.data.row_weights import WEIGHT, check_weights, read_weights
 from rnc.data.sources import column
 from rnc.data.splits import (
     FRACTIONS,
@@ -27,16 +27,18 @@ from rnc.data.splits import (
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Which columns are targets, split, group and subgroups."""
+    """Which columns are targets, split, group, subgroups and weights."""
 
     targets: tuple[str, ...]
     split: str | None = None
     group: str | None = None
     subgroup: tuple[str, ...] = ()
+    weight: str | None = None
 
     def reserved(self) -> list[str]:
-        """Columns that cannot be features: targets, split and group."""
-        return [*self.targets, *(name for name in (self.split, self.group) if name is not None)]
+        """Columns that cannot be features: targets, split, group and weight."""
+        others = (self.split, self.group, self.weight)
+        return [*self.targets, *(name for name in others if name is not None)]
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class LabelColumns:
     subgroup: dict[str, NDArray[Any]]
     skipped: tuple[Skipped, ...]
     group: NDArray[Any] | None = None
+    weight: NDArray[np.float64] | None = None
 
     def without(self, rows: Iterable[int], skipped: tuple[Skipped, ...]) -> "LabelColumns":
         """The labels of the other rows."""
@@ -63,17 +66,18 @@ class LabelColumns:
             subgroup={name: values[kept] for name, values in self.subgroup.items()},
             skipped=self.skipped + skipped,
             group=None if self.group is None else self.group[kept],
+            weight=None if self.weight is None else self.weight[kept],
         )
 
 
 def find_columns(
     frame: pd.DataFrame, asked: ColumnRoles, place: str, *, arrays: bool
 ) -> ColumnRoles:
-    """The role of each column; in an array file, columns "split" and "group" have theirs by name.
+    """The role of each column; in an array file, "split", "group" and "weight" have theirs by name.
 
     In a table, a column "split" counts if it holds words such as train.
     """
-    targets, split, group = asked.targets, asked.split, asked.group
+    targets, split, group, weight = asked.targets, asked.split, asked.group, asked.weight
     if not targets:
         raise DataError(
             f"{place}: which column is to be predicted? Name it with --target (target=); its "
@@ -89,12 +93,17 @@ def find_columns(
         split = None
     if group is None and arrays and "group" in frame.columns:
         group = "group"
-    roles = replace(asked, split=split, group=group)
+    if weight is None and arrays and WEIGHT in frame.columns:
+        other_use = WEIGHT in (*targets, split, group, *asked.subgroup)
+        weight = None if other_use else WEIGHT
+    roles = replace(asked, split=split, group=group, weight=weight)
     for name in (*roles.reserved(), *roles.subgroup):
         column(frame, name, place)
-    for other, what in ((split, "split"), (group, "group")):
+    for other, what in ((split, "split"), (group, "group"), (weight, "weight")):
         if other in targets:
             raise DataError(f"{place}: {other!r} cannot be a target and the {what} column, too.")
+    if weight is not None and weight in (split, group):
+        raise DataError(f"{place}: {weight!r} cannot be the weight and the split or group column.")
     return roles
 
 
@@ -102,7 +111,7 @@ def read_targets(
     frame: pd.DataFrame, names: Sequence[str], place: str, *, drop_missing: bool = False
 ) -> NDArray[np.float64]:
     """Targets (n, t), finite except for NaN in rows to be dropped."""
-    y = np.stack([_numbers(frame[name], place) for name in names], axis=1)
+    y = np.stack([finite_numbers(frame[name], place) for name in names], axis=1)
     missing = np.isnan(y)
     is_empty = bool(missing.any(axis=1).all())
     advice = "Fill them in, or leave these rows out with --drop-missing (drop_missing=True)."
@@ -115,23 +124,6 @@ def read_targets(
                 f"{first_few(frame.index[gaps])}). {advice}"
             )
     return y
-
-
-def _numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
-    numbers, is_text = as_numbers(values)
-    for bad, expected in ((is_text, "a number"), (np.isinf(numbers), "a finite number")):
-        if bad.any():
-            first = int(bad.argmax())
-            value = values.iloc[first]
-            shown = repr(value) if isinstance(value, str) else str(value)
-            more = f" {bad.sum() - 1} more rows are like it." if bad.sum() > 1 else ""
-            if isinstance(value, str) and re.fullmatch(DECIMAL_COMMA, value.strip()):
-                more += " If its comma is the decimal sign, add --decimal , (decimal=',')."
-            raise DataError(
-                f"{place} row {values.index[first]}: {values.name} is {shown}, expected "
-                f"{expected}.{more}"
-            )
-    return numbers
 
 
 def read_labels(
@@ -193,8 +185,12 @@ def read_labels(
             raise DataError(f"{place}: {error}") from error
         _check_spread(y[split == "train"], roles.targets, place)
     subgroup = {name: _values(frame[name], place) for name in roles.subgroup}
+    weight = None
+    if roles.weight is not None:
+        weight = read_weights(frame, roles.weight, place)
+        check_weights(weight, split, roles.weight, place)
     left_out = (*skipped, *dropped)
-    return LabelColumns(y, roles.targets, split, ids, subgroup, left_out, group), usable
+    return LabelColumns(y, roles.targets, split, ids, subgroup, left_out, group, weight), usable
 
 
 def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> None:

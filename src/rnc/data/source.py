@@ -38,6 +38,7 @@ class DataSource:
     split_column: str | None = None
     group_column: str | None = None
     subgroup_columns: tuple[str, ...] = ()
+    weight_column: str | None = None
     fractions: tuple[float, ...] | None = None
     split_seed: int = 0
     calibration_share: float = 0.0

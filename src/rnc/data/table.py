@@ -65,10 +65,13 @@ class Table:
     """Which rows belong together, as those of a person; None if each stands alone."""
     gap_cells: dict[str, list[str]] = field(default_factory=dict)
     """By column of numbers or dates: texts that were read as gaps, and where they are."""
+    weight: NDArray[np.float64] | None = None
+    """What each row counts, (n,), from 0 on; None if all count alike."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
         columns |= {} if self.group is None else {"group": self.group}
+        columns |= {} if self.weight is None else {"weight": self.weight}
         for name, values in columns.items():
             if len(values) != len(self.x):
                 raise DataError(
@@ -112,6 +115,7 @@ def read_table(
     split_column: str | None = None,
     group_column: str | None = None,
     subgroup_columns: Sequence[str] = (),
+    weight_column: str | None = None,
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
     calibration_share: float = 0.0,
@@ -128,9 +132,9 @@ def read_table(
 ) -> Table:
     """Read labelled data from a file.
 
-    An .npz file holds x, y (n,) or (n, t), and may hold group, split, target_names, feature_names
-    and further arrays of n values; each is a column by its name. The columns of y are named by
-    target_names, or y, or y0, y1, ... if there are several.
+    An .npz file holds x, y (n,) or (n, t), and may hold group, split, weight, target_names,
+    feature_names and further arrays of n values; each is a column by its name. The columns of y are
+    named by target_names, or y, or y0, y1, ... if there are several.
 
     Args:
         source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
@@ -150,6 +154,8 @@ def read_table(
             takes the array "group" of an .npz file.
         subgroup_columns: columns to keep for scores per value. They stay features, too, unless
             `feature_columns` leaves them out.
+        weight_column: what each row counts in losses, choices and scores, from 0 on; never a
+            feature. None takes the array "weight" of an .npz file.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
         calibration_share: share of the training rows that intervals are calibrated on instead.
@@ -181,7 +187,7 @@ def read_table(
     fitted = preprocessing is not None and not same_rows
     if fitted and split_column is None:
         split_column = "none"
-    asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns))
+    asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns), weight_column)
     roles = find_columns(frame, asked, place, arrays=x is not None)
     if x is None and _names_images(images, image_column, preprocessing):
         folder = path.parent if images is None else Path(images)
@@ -227,6 +233,7 @@ def table_from_arrays(
     split: Sequence[str] | NDArray[Any] | None = None,
     group: Sequence[Any] | NDArray[Any] | None = None,
     subgroup: Mapping[str, NDArray[Any]] | None = None,
+    weight: Sequence[float] | NDArray[Any] | None = None,
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
     calibration_share: float = 0.0,
@@ -244,6 +251,7 @@ def table_from_arrays(
         split: train, val, test or calibration for each row; by default a seeded split is made.
         group: rows that share a value stay in one split.
         subgroup: further columns, for scores per value.
+        weight: what each row counts, from 0 on.
         split_seed: seed of the split.
         fractions: as for `read_table`; a share may be 0.
         calibration_share: as for `read_table`.
@@ -259,17 +267,18 @@ def table_from_arrays(
     if isinstance(y, pd.DataFrame) and target_names is None:
         target_names = [str(name) for name in y.columns]
     columns = target_arrays(np.asarray(y), target_names, place)
-    given = {"split": split, "group": group}
+    given = {"split": split, "group": group, "weight": weight}
     further = {name: values for name, values in given.items() if values is not None}
     roles = ColumnRoles(
         tuple(columns),
         "split" if split is not None else None,
         "group" if group is not None else None,
         tuple(subgroup or ()),
+        "weight" if weight is not None else None,
     )
     if twice := sorted(set(columns) & {*further, *roles.subgroup}):
         raise DataError(
-            f"{place}: {', '.join(twice)} is both a target and a split, group or subgroup column. "
+            f"{place}: {', '.join(twice)} is both a target and a split, group, weight or subgroup. "
             "Give the target another name (target_names)."
         )
     frame = columns_frame({**(subgroup or {}), **columns, **further}, len(x), place)

@@ -29,6 +29,7 @@ from rnc.experiments.published import FINETUNE, PROBE
 from rnc.experiments.run import Say, chosen_data, run_plan
 from rnc.experiments.store import Store
 from rnc.methods.objective import PairLoss
+from rnc.training.recipes import weightless
 from rnc.training.record import ShowRecord
 
 NAME = "comparison"
@@ -130,10 +131,24 @@ def compare(
     for method in methods:
         if method not in fitting:
             say(f"{method.name} left out: it needs one target, {chosen.name} has {targets}.")
+    if chosen.table.weight is not None:
+        fitting = _weighing(fitting, setting, say)
     plan = comparison_plan(setting, fitting)
     check_line_fields(plan, given)
     store = Store(Path(out), chosen.source, command)
     return run_plan(NAME, plan, setting, store, show=show, say=say)
+
+
+def _weighing(methods: Sequence[Method], setting: Setting, say: Say) -> list[Method]:
+    """The methods that have a place for the weights of the rows."""
+    able = []
+    for method in methods:
+        unable = weightless(method.runs(setting)[0].config)
+        if unable:
+            say(f"{method.name} left out: {' and '.join(unable)} cannot weigh samples.")
+        else:
+            able.append(method)
+    return able
 
 
 def _on_digits(epochs: int | None) -> dict[str, Any]:

@@ -151,17 +151,19 @@ def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any
     one, a seeded split is made, which keeps groups together where the file has their column.
 
     Args:
-        source: the file; its split_column and group_column need not be there.
+        source: the file; its split_column, group_column and weight_column need not be there.
         image_size: side of what the encoder sees, in pixels.
         preprocessing: of the first table.
     """
     columns, splits = _columns(Path(source.source), source.split_column, source.decimal)
     group = source.group_column if source.group_column in columns else None
+    weight = source.weight_column if source.weight_column in columns else None
     source = dataclasses.replace(
         source,
         split_column=splits[0] if splits else "none",
         group_column=None,
         subgroup_columns=() if group is None else (group,),
+        weight_column=weight,
     )
     table = source.read(image_size, preprocessing)
     if splits:

@@ -48,12 +48,18 @@ def with_differences(baseline: str) -> Derive:
 
 
 def sample_errors(finished: Finished) -> Columns:
-    """The error of every test sample, (n,), whose mean is that of `scores.error`."""
+    """The error of every test sample, (n,), whose mean is that of `scores.error`.
+
+    Where samples have weights, it is the error times the weight over the mean weight.
+    """
     predictions = _predictions(finished)
     if finished.planned.config.label_distance != "angular":
-        return np.asarray(predictions.errors.mean(axis=1))
-    pairs = zip(predictions.predicted, predictions.truth, strict=True)
-    return np.array([angular_error(predicted[None], true[None]) for predicted, true in pairs])
+        errors = np.asarray(predictions.errors.mean(axis=1))
+    else:
+        pairs = zip(predictions.predicted, predictions.truth, strict=True)
+        errors = np.array([angular_error(guess[None], true[None]) for guess, true in pairs])
+    weights = predictions.weights
+    return errors if weights is None else errors * (weights / weights.mean())
 
 
 def _predictions(finished: Finished) -> Predictions:

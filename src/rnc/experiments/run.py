@@ -23,6 +23,7 @@ from rnc.model import CONFIG_FILE, read_config
 from rnc.report import write_report
 from rnc.run.folder import DoesNotApply
 from rnc.training.cost import duration
+from rnc.training.recipes import check_weights
 from rnc.training.record import PULSE, Record, ShowRecord
 
 COLLAPSED = "features collapsed"
@@ -40,6 +41,8 @@ def run_plan(
     Writes NAME.csv and NAME.md below store.out, for a plan with analyses NAME.html, for one with a
     curve NAME.svg, and for a tuned plan NAME-tuning.csv.
     """
+    for run in plan.runs:  # all of them before the first is trained
+        check_weights(run.table, run.config)
     cost = cost_of(plan.runs, store)
     words = str(cost) if plan.lines else "nothing to train"
     own_split = setting.data.own_split

@@ -70,8 +70,14 @@ class BatchLabels:
     precision.
     """
 
-    def __init__(self, targets: Tensor, weights: Tensor | None = None) -> None:
-        self.targets, self.weights = targets, weights
+    def __init__(
+        self, targets: Tensor, weights: Tensor | None = None, sample_weights: Tensor | None = None
+    ) -> None:
+        self.targets = targets
+        self.weights = weights
+        """What each sample counts in the loss of a head, (n,); None where all count alike."""
+        self.sample_weights = sample_weights
+        """The part of it that the data give, (n,): it counts in a loss of the features, too."""
 
 
 class Objective(nn.Module):
@@ -137,7 +143,15 @@ class FeatureObjective(Objective):
         """The loss of a batch with these features."""
         if self.projection is not None:
             features = self.projection(features)
-        return self.loss(features, labels.targets)
+        return weighed(self.loss, features, labels)
+
+
+def weighed(loss: PairLoss, features: Tensor, labels: BatchLabels) -> Tensor:
+    """A loss of features, with the weights of the data as `weights` where there are some."""
+    if labels.sample_weights is None:
+        return loss(features, labels.targets)
+    takes_weights: Callable[..., Tensor] = loss  # its method says so: `MethodSpec.weighted`
+    return takes_weights(features, labels.targets, weights=labels.sample_weights)
 
 
 class Calibration(nn.Module):
@@ -153,8 +167,9 @@ class Calibration(nn.Module):
 class HeadObjective(Objective):
     """The loss of a head, with whatever is added to it: further losses and their weights.
 
-    The encoder is nn.Identity where the views are features already. `weighted` says whether the
-    weights of samples count, and `gather` whether several processes train.
+    The encoder is nn.Identity where the views are features already. `weighted` says whether LDS
+    weighs samples, which the weights of the data do anyway, and `gather` whether several processes
+    train.
     """
 
     def __init__(
@@ -178,7 +193,7 @@ class HeadObjective(Objective):
         seen = features if self.calibration is None else self.calibration(features, targets)
         loss = self._head_loss(seen, labels)
         for weight, term in self.terms:
-            loss = loss + weight * term(features, targets)
+            loss = loss + weight * weighed(term, features, labels)
         return loss
 
     def after_epoch(self) -> None:
@@ -189,7 +204,7 @@ class HeadObjective(Objective):
     def _head_loss(self, features: Tensor, labels: BatchLabels) -> Tensor:
         n, v = features.shape[:2]
         outputs: Tensor = self.head(features.flatten(0, 1))
-        weights = labels.weights if self.weighted else None
+        weights = labels.weights if self.weighted else labels.sample_weights
         columns = labels.targets.new_ones(n, 1) if weights is None else weights[:, None]
         columns = repeat_views(torch.cat([labels.targets, columns], dim=1), v)
         if self.gather:  # corn divides its loss by a count over the batch of all processes

@@ -46,6 +46,8 @@ class MethodSpec:
     """Its name in tables and reports."""
     uses_bins: bool = False
     """Whether low, high and step are its options."""
+    weighted: bool = False
+    """Whether its loss takes weights of samples, (n,), as `weights`."""
     limits: Limits = Limits()
     original: Limits | None = None
     """Its limits with original=True; None where that changes nothing."""
@@ -151,6 +153,7 @@ _contrast = partial(ObjectiveSpec, temperature="contrast_temperature", limits=_G
 LDS = MethodSpec(
     title="LDS",
     uses_bins=True,
+    weighted=True,  # both are multiplied
     limits=Limits(circular_labels=_ON_A_LINE, graphable=True),
     original=Limits(
         several_targets="as published has one target", circular_labels=_ON_A_LINE, graphable=True
@@ -166,6 +169,7 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
             *("temperature", "label_distance", "similarity", "positives", "gather"),
             queued=True,
         ),
+        weighted=True,
         queued=True,
         bound=lower_bound,
         lr=0.5,
@@ -173,8 +177,12 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
         temperature="temperature",
         limits=_GRAPHABLE,
     ),
-    "supcon": _contrast(title="SupCon", make=supcon_objective, rows=2, uses_bins=True),
-    "simclr": _contrast(title="SimCLR", make=simclr_objective, views=2, uses_targets=False),
+    "supcon": _contrast(
+        title="SupCon", make=supcon_objective, rows=2, uses_bins=True, weighted=True
+    ),
+    "simclr": _contrast(
+        title="SimCLR", make=simclr_objective, views=2, uses_targets=False, weighted=True
+    ),
     "dino": _contrast(
         title="DINO",
         make=DinoObjective,

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from rnc.loss.anchor_weights import as_weights
 from rnc.loss.batch import as_rows
 from rnc.loss.distributed import world_size
 from rnc.loss.pairwise import cosine
@@ -22,14 +23,19 @@ from rnc.methods.supcon import class_contrast
 
 
 def ntxent_loss(
-    features: Tensor, *, temperature: float = 0.1, gather: bool = False, validate: bool = True
+    features: Tensor,
+    *,
+    weights: Tensor | None = None,
+    temperature: float = 0.1,
+    gather: bool = False,
+    validate: bool = True,
 ) -> Tensor:
     """NT-Xent loss of a batch: low when views of a sample are alike, and no others are.
 
     Finite for finite input; half precision gives a float32 result. Mean over the anchors, where
     the authors' TensorFlow code adds up both directions: twice as much. Features are (n, v, d) with
-    v >= 2 views of each sample; the loss normalises them. `gather` and `validate` are as for
-    `rnc_loss`.
+    v >= 2 views of each sample; the loss normalises them. `weights` (n,) of the anchors, `gather`
+    and `validate` are as for `rnc_loss`.
 
     >>> x = torch.randn(8, 1, 16)
     >>> ntxent_loss(torch.cat([x, x], dim=1)) < ntxent_loss(torch.cat([x, x.flip(0)], dim=1))
@@ -46,16 +52,23 @@ def ntxent_loss(
     rows = as_rows(features, samples, "ntxent_loss")
     if validate:
         check_labels(samples, "ntxent_loss", features)
-    return class_contrast(rows, cosine, temperature, "mean", gather, "ntxent_loss")
+    if weights is not None:
+        n, v = features.shape[:2]
+        weights = as_weights(weights, n, v, "ntxent_loss", check=validate)
+    return class_contrast(rows, cosine, temperature, "mean", gather, "ntxent_loss", weights)
 
 
 def simclr_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective:
     """NT-Xent of projected features, for an encoder."""
     temperature = setup.options.contrast_temperature
 
-    def loss(projections: Tensor, targets: Tensor) -> Tensor:
+    def loss(projections: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return ntxent_loss(
-            projections, temperature=temperature, gather=setup.gather, validate=False
+            projections,
+            weights=weights,
+            temperature=temperature,
+            gather=setup.gather,
+            validate=False,
         )
 
     projection = ProjectionHead(setup.d, out=setup.options.projection_size)

@@ -3,7 +3,7 @@
     s_ik = z_i . z_k / temperature              z of length 1, from a projection head
     P_i  = {p != i : class of p = class of i}
     L_i  = mean_{p in P_i} [ log sum_{k != i} exp(s_ik) - s_ip ],    0 where P_i is empty
-    L    = temperature / base_temperature * mean_i L_i
+    L    = temperature / base_temperature * mean_i L_i      weighted, if the samples have weights
 
 Beside the RnC loss: a label is a class, so all that is not a positive is equally far. L_i is the
 RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
@@ -12,6 +12,7 @@ RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
 import torch
 from torch import Tensor, nn
 
+from rnc.loss.anchor_weights import as_weights, shares
 from rnc.loss.batch import Rows, as_rows
 from rnc.loss.distributed import gather_rows, global_mean, world_size
 from rnc.loss.options import Reduction
@@ -27,6 +28,7 @@ def supcon_loss(
     features: Tensor,
     classes: Tensor,
     *,
+    weights: Tensor | None = None,
     temperature: float = 0.07,
     base_temperature: float = 0.07,
     reduction: Reduction = "mean",
@@ -37,7 +39,7 @@ def supcon_loss(
 
     Finite for finite input; half precision gives a float32 result. An anchor whose class occurs
     once has loss 0 and counts in the mean. Reduction "none" gives one loss per anchor: (n,) or
-    (n, v). `gather` and `validate` are as for `rnc_loss`.
+    (n, v). `weights` of the anchors, `gather` and `validate` are as for `rnc_loss`.
 
     Features are (n, d), or (n, v, d) for v views of each sample; every view is an anchor. They have
     length 1, as `ProjectionHead` makes them; the loss does not normalise. Classes are (n,), or
@@ -52,7 +54,10 @@ def supcon_loss(
     rows = as_rows(features, classes, "supcon_loss")
     if validate:
         check_labels(classes, "supcon_loss", features)
-    loss = class_contrast(rows, _dot, temperature, reduction, gather, "supcon_loss")
+    if weights is not None:
+        views = features.shape[1] if features.dim() == 3 else 1
+        weights = as_weights(weights, len(features), views, "supcon_loss", check=validate)
+    loss = class_contrast(rows, _dot, temperature, reduction, gather, "supcon_loss", weights)
     return (temperature / base_temperature * loss).reshape(
         features.shape[:-1] if reduction == "none" else ()
     )
@@ -65,8 +70,12 @@ def class_contrast(
     reduction: Reduction,
     gather: bool,
     caller: str,
+    weights: Tensor | None = None,
 ) -> Tensor:
-    """Mean of L_i, or each L_i, where rows with equal targets are of one class."""
+    """Mean of L_i, or each L_i, where rows with equal targets are of one class.
+
+    Weights are those of the rows, (n,): of the mean, or factors of each L_i.
+    """
     check_positive(temperature=temperature)
     if reduction not in ("mean", "none"):
         raise ValueError(f"reduction must be one of mean, none; got {reduction!r}.")
@@ -89,6 +98,9 @@ def class_contrast(
         count = positive.sum(dim=1)
         mean = logits.masked_fill(~positive, 0.0).sum(dim=1) / count.clamp(min=1)
         losses = ((log_sums - mean) * (count > 0)).to(rows.features.dtype)
+        if weights is not None:
+            factors = weights if reduction == "none" else shares(weights, is_shared=together)
+            losses = losses * factors.to(losses.dtype)
         if reduction == "none":
             return losses
         return global_mean(losses) if together else losses.mean()
@@ -105,10 +117,11 @@ def supcon_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective
     temperature = options.contrast_temperature
     grid = label_grid(options.low, options.high, options.step, targets=setup.targets)
 
-    def loss(projections: Tensor, targets: Tensor) -> Tensor:
+    def loss(projections: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
         return supcon_loss(
             projections,
             grid_classes(targets, grid),
+            weights=weights,
             temperature=temperature,
             base_temperature=temperature,
             gather=setup.gather,

@@ -1,26 +1,25 @@
 """Scores of predictions, and of how well features keep the order of the labels.
 
 Predictions and targets are (n,) or (n, t), in the units of the targets. Errors are pooled: every
-one of the n * t errors counts the same.
+one of the n * t errors counts the same, or by the weight of its row: weights are (n,), from 0 on.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rnc.loss import pairwise
+from rnc.metrics.arrays import Columns as Columns
+from rnc.metrics.arrays import Values as Values
+from rnc.metrics.arrays import as_columns as as_columns
+from rnc.metrics.arrays import float_rows as float_rows
+from rnc.metrics.arrays import row_weights, weighted_mean
 from rnc.metrics.words import score_words as score_words
-
-Values = Tensor | NDArray[Any]
-"""What the metrics take: (n,) or (n, t)."""
-Columns = NDArray[np.float64]
-"""What they work on: (n, t)."""
 
 SHOTS = ("many", "medium", "few")
 WORST = 12
@@ -34,6 +33,7 @@ def regression_scores(
     *,
     angles: bool = False,
     shot_step: float | None = None,
+    weights: Values | None = None,
 ) -> dict[str, float]:
     """The standard scores by name: mae, mse, rmse, gmean, r2, r2_test_mean, and more on request.
 
@@ -48,6 +48,8 @@ def regression_scores(
         angles: the two targets are pitch and yaw in degrees: adds angular_error.
         shot_step: adds `shot_scores` with this step, as many_mae and so on. None adds them, with
             step 1, for a single target whose training values are whole numbers.
+        weights: what each sample counts, (n,); r2 still compares with the plain mean of the
+            training targets, and the n of a shot group counts samples.
 
     >>> ages, seen = np.array([20.0, 30.0, 40.0]), np.array([10.0, 20.0, 30.5])
     >>> scores = regression_scores(np.array([21.0, 31.0, 38.0]), ages, seen)
@@ -61,19 +63,20 @@ def regression_scores(
             f"{truth.shape} and {train.shape}."
         )
     scores = {
-        "mae": mae(prediction, target),
-        "mse": mse(prediction, target),
-        "rmse": rmse(prediction, target),
-        "gmean": geometric_mean_error(prediction, target),
-        "r2": r2(prediction, target, mean=train.mean(axis=0)),
-        "r2_test_mean": r2(prediction, target),
+        "mae": mae(prediction, target, weights=weights),
+        "mse": mse(prediction, target, weights=weights),
+        "rmse": rmse(prediction, target, weights=weights),
+        "gmean": geometric_mean_error(prediction, target, weights=weights),
+        "r2": r2(prediction, target, mean=train.mean(axis=0), weights=weights),
+        "r2_test_mean": r2(prediction, target, weights=weights),
     }
     if angles:
-        scores["angular_error"] = angular_error(prediction, target)
+        scores["angular_error"] = angular_error(prediction, target, weights=weights)
     if shot_step is None and train.shape[1] == 1 and (train == np.floor(train)).all():
         shot_step = 1.0
     if shot_step is not None:
-        for shot, group in shot_scores(prediction, target, train, step=shot_step).items():
+        shots = shot_scores(prediction, target, train, step=shot_step, weights=weights)
+        for shot, group in shots.items():
             scores |= {f"{shot}_{name}": score for name, score in group.items()}
     return {name: score for name, score in scores.items() if not math.isnan(score)}
 
@@ -81,39 +84,52 @@ def regression_scores(
 # ------------------------------------------------------------------------------------ errors
 
 
-def mae(prediction: Values, target: Values) -> float:
-    """Mean absolute error."""
-    return float(np.abs(_errors(prediction, target)).mean())
+def mae(prediction: Values, target: Values, *, weights: Values | None = None) -> float:
+    """Mean absolute error.
+
+    >>> mae(np.array([1.0, 5.0]), np.zeros(2), weights=np.array([3.0, 1.0]))
+    2.0
+    """
+    return weighted_mean(np.abs(_errors(prediction, target)), weights)
 
 
-def mse(prediction: Values, target: Values) -> float:
+def mse(prediction: Values, target: Values, *, weights: Values | None = None) -> float:
     """Mean squared error."""
-    return float(np.square(_errors(prediction, target)).mean())
+    return weighted_mean(np.square(_errors(prediction, target)), weights)
 
 
-def rmse(prediction: Values, target: Values) -> float:
+def rmse(prediction: Values, target: Values, *, weights: Values | None = None) -> float:
     """Square root of the mean squared error."""
-    return math.sqrt(mse(prediction, target))
+    return math.sqrt(mse(prediction, target, weights=weights))
 
 
-def geometric_mean_error(prediction: Values, target: Values) -> float:
-    """Geometric mean of the absolute errors; 0 if any of them is 0.
+def geometric_mean_error(
+    prediction: Values, target: Values, *, weights: Values | None = None
+) -> float:
+    """Geometric mean of the absolute errors; 0 if any of them is 0 and has a weight.
 
     >>> geometric_mean_error(np.array([1.0, 4.0]), np.array([0.0, 0.0]))
     2.0
     """
     errors = np.abs(_errors(prediction, target))
-    return float(np.exp(np.log(errors).mean())) if errors.all() else 0.0
+    if weights is not None:  # an error that weighs nothing may be 0
+        mass = row_weights(weights, len(errors))
+        errors, weights = errors[mass[:, 0] > 0], mass[mass > 0]
+    return float(np.exp(weighted_mean(np.log(errors), weights))) if errors.all() else 0.0
 
 
 def r2(
-    prediction: Values, target: Values, *, mean: float | Sequence[float] | Values | None = None
+    prediction: Values,
+    target: Values,
+    *,
+    mean: float | Sequence[float] | Values | None = None,
+    weights: Values | None = None,
 ) -> float:
     """Share of the squared error of a constant prediction that is gone; nan if that had none.
 
     The constant is `mean`, one number per target. The paper takes the mean of the training targets;
-    None takes that of the targets given here, the usual R2. Both sums of squares run over all
-    targets, so that a target with a larger variance weighs more.
+    None takes that of the targets given here, the usual R2, by their weights if there are some.
+    Both sums of squares run over all targets, so that one with a larger variance weighs more.
 
     >>> round(r2(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])), 3)
     0.5
@@ -121,16 +137,23 @@ def r2(
     0.929
     """
     errors, truth = _errors(prediction, target), as_columns(target, "target")
-    constant = truth.mean(axis=0) if mean is None else np.asarray(mean, dtype=np.float64)
+    mass = None if weights is None else row_weights(weights, len(truth))
+    usual = truth.mean(axis=0) if mass is None else (mass * truth).sum(axis=0) / mass.sum()
+    constant = usual if mean is None else np.asarray(mean, dtype=np.float64)
     if constant.shape not in ((), (truth.shape[1],)) or not np.isfinite(constant).all():
         raise ValueError(
             f"r2 needs one finite mean per target, {truth.shape[1]} in all; got {mean}."
         )
-    spread = np.square(truth - constant).sum()
-    return float(1 - np.square(errors).sum() / spread) if spread > 0 else math.nan
+    squares, spreads = np.square(errors), np.square(truth - constant)
+    if mass is not None:
+        squares, spreads = mass * squares, mass * spreads
+    spread = spreads.sum()
+    return float(1 - squares.sum() / spread) if spread > 0 else math.nan
 
 
-def circular_error(prediction: Values, target: Values, *, period: float) -> float:
+def circular_error(
+    prediction: Values, target: Values, *, period: float, weights: Values | None = None
+) -> float:
     """Mean of the shorter way round a circle between prediction and target.
 
     >>> circular_error(np.array([23.5, 7.0]), np.array([0.5, 6.0]), period=24)
@@ -138,11 +161,14 @@ def circular_error(prediction: Values, target: Values, *, period: float) -> floa
     """
     pairwise.circular(period)  # raises if it is no period
     gaps = np.abs(_errors(prediction, target)) % period
-    return float(np.minimum(gaps, period - gaps).mean())
+    return weighted_mean(np.minimum(gaps, period - gaps), weights)
 
 
-def error_measure(label_distance: str | pairwise.Pairwise) -> Callable[[Values, Values], float]:
-    """The error that suits a label distance: angular, circular, or mean absolute."""
+def error_measure(label_distance: str | pairwise.Pairwise) -> Callable[..., float]:
+    """The error that suits a label distance: angular, circular, or mean absolute.
+
+    It takes predictions, targets and `weights`.
+    """
     distance = pairwise.resolve_label_distance(label_distance)
     if isinstance(distance, pairwise.circular):
         return partial(circular_error, period=distance.period)
@@ -162,7 +188,7 @@ def worst_samples(prediction: Columns, target: Columns) -> NDArray[np.int64]:
     return known[np.argsort(-errors[known], kind="stable")[:WORST]]
 
 
-def angular_error(prediction: Values, target: Values) -> float:
+def angular_error(prediction: Values, target: Values, *, weights: Values | None = None) -> float:
     """Mean angle in degrees between gaze directions, each given as pitch and yaw in degrees.
 
     >>> round(angular_error(np.array([[0.0, 0.0]]), np.array([[0.0, 30.0]])), 6)
@@ -177,7 +203,8 @@ def angular_error(prediction: Values, target: Values) -> float:
     u, v = (pairwise.gaze_direction(torch.tensor(angles)).numpy() for angles in pairs)
     # acos of a rounded cosine is nan, or far from 0, where the directions are the same.
     sine = np.linalg.norm(np.cross(u, v), axis=1)
-    return float(np.rad2deg(np.arctan2(sine, (u * v).sum(axis=1))).mean())
+    angles = np.rad2deg(np.arctan2(sine, (u * v).sum(axis=1)))
+    return weighted_mean(angles[:, None], weights)
 
 
 # ------------------------------------------------------------------------------------- shots
@@ -220,10 +247,11 @@ def shot_scores(
     step: float = 1.0,
     many: int = 100,
     few: int = 20,
+    weights: Values | None = None,
 ) -> dict[str, dict[str, float]]:
     """n, mae, mse and gmean of each shot group; a group without samples is left out.
 
-    The arguments are explained at `shot_groups`.
+    The arguments are explained at `shot_groups`. With weights (n,), so is a group without weight.
 
     >>> truth = np.array([7.0, 9.0])
     >>> shot_scores(truth + 2, truth, np.repeat([7, 8], [101, 20]))["few"]
@@ -231,12 +259,14 @@ def shot_scores(
     """
     errors = _errors(prediction, target)
     groups = shot_groups(target, train_target, step=step, many=many, few=few)
+    mass = None if weights is None else row_weights(weights, len(errors))[:, 0]
     scores = {}
     for shot in SHOTS:
         chosen = errors[groups == shot]
-        if len(chosen) > 0:
+        of_group = None if mass is None else mass[groups == shot]
+        if len(chosen) > 0 and (of_group is None or of_group.any()):
             scores[shot] = {"n": float(len(chosen))} | {
-                name: measure(chosen, 0 * chosen)
+                name: measure(chosen, 0 * chosen, weights=of_group)
                 for name, measure in (("mae", mae), ("mse", mse), ("gmean", geometric_mean_error))
             }
     return scores
@@ -307,35 +337,3 @@ def _errors(prediction: Values, target: Values) -> Columns:
             f"{guess.shape} and {truth.shape}."
         )
     return guess - truth
-
-
-def as_columns(values: Values, name: str) -> Columns:
-    """Values as finite float64 columns on the CPU: (n,) or (n, t) -> (n, t)."""
-    if isinstance(values, Tensor):
-        values = values.detach().double().cpu().numpy()
-    columns = np.asarray(values, dtype=np.float64)
-    columns = columns[:, None] if columns.ndim == 1 else columns
-    _check_rows(columns, name, "(n,) or (n, t)")
-    return columns
-
-
-def float_rows(features: Values) -> NDArray[Any]:
-    """Features as they are in float32 or float64, others as float32."""
-    if isinstance(features, Tensor):
-        features = features.detach().cpu()
-        features = (features if features.dtype == torch.float64 else features.float()).numpy()
-    rows = np.asarray(features)
-    rows = rows if rows.dtype == np.float64 else rows.astype(np.float32)
-    _check_rows(rows, "features", "(n, d)")
-    return rows
-
-
-def _check_rows(rows: NDArray[Any], name: str, shape: str) -> None:
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise ValueError(f"{name} must be {shape} with at least one value; got {rows.shape}.")
-    bad = ~np.isfinite(rows).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"{name} must be finite; got NaN or infinite values in {bad.sum()} of {len(bad)} "
-            f"samples (the first in row {bad.argmax()}). Drop them or look at what made them."
-        )

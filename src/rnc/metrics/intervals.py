@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rnc.loss import pairwise
-from rnc.metrics import Columns, Values, as_columns
+from rnc.metrics.arrays import Columns, Values, as_columns, row_weights
+from rnc.metrics.arrays import weighted_mean as weighted_mean
 from rnc.metrics.bootstrap import Interval, mean_interval
 
 
@@ -153,7 +154,7 @@ def median_width(
     widths = interval_widths(lower, upper, period=period)
     if weights is None:
         return float(np.median(widths))
-    mass = np.broadcast_to(_row_weights(weights, len(widths)), widths.shape).ravel()
+    mass = np.broadcast_to(row_weights(weights, len(widths)), widths.shape).ravel()
     order = np.argsort(widths, axis=None)
     reached = np.cumsum(mass[order]) / mass.sum()
     # Half of the weight may end between two widths: the middle of both then, as for a median.
@@ -247,28 +248,6 @@ def _group(covered: NDArray[np.bool_], widths: Columns) -> IntervalGroup:
         float(widths.mean()),
         mean_interval(widths),
     )
-
-
-# ----------------------------------------------------------------------------------- weights
-
-
-def weighted_mean(values: NDArray[Any], weights: Values | None) -> float:
-    """Mean of values (n, t), each row by its weight (n,); without weights, the plain mean."""
-    if weights is None:
-        return float(values.mean())
-    mass = _row_weights(weights, len(values))
-    return float((mass * values).sum() / (mass.sum() * values.shape[1]))
-
-
-def _row_weights(weights: Values, rows: int) -> Columns:
-    """Weights as a column (n, 1) whose largest is 1."""
-    mass = as_columns(weights, "weights")
-    if mass.shape != (rows, 1) or (mass < 0).any() or not mass.any():
-        raise ValueError(
-            f"weights must be {rows} numbers, one per row, not negative and not all 0; got "
-            f"{mass.shape} from {mass.min():g} to {mass.max():g}."
-        )
-    return np.asarray(mass / mass.max())
 
 
 # ----------------------------------------------------------------------------------- private

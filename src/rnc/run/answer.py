@@ -46,6 +46,8 @@ def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN
     targets = list((config.get("model") or {}).get("target_names") or ["the target"])
     rows = (scores.get("n") or {}).get("test")
     counted = "" if rows is None else f", {rows:,} test {'row' if rows == 1 else 'rows'}"
+    weighted = "weight" in (scores.get("columns") or {}).values()
+    counted += ", weighted" if weighted else ""
     over = " over all targets" if len(targets) > 1 and key == "mae" else ""
     parts = [
         f"{', '.join(targets)}: off by {number(test[key])}{unit} on average ({name}{over}{counted})"

@@ -1,7 +1,8 @@
 """What a model must beat: one guess for every row, and for tables scikit-learn's boosting.
 
 Both learn from the training rows and are scored on the test rows, by the error that suits the
-label distance, as the model is. As scores.json has them:
+label distance, as the model is, with the weights of the rows if they have some. As scores.json has
+them:
 
     {"median": {"mae": ...},
      "boosting": {"mae": ..., "seconds": ..., "rows": ...}}   for tables; rows that it learned from
@@ -30,32 +31,48 @@ MOST_CELLS = 20_000_000
 """Rows times columns that boosting learns from at most: about a minute."""
 _CANDIDATES = 512
 
+Weights = NDArray[np.float64] | None
+"""What each row counts, (n,); None where all count alike."""
+
 
 def baselines(table: Table, config: FitConfig, *, boosting: bool = True) -> dict[str, Any]:
     """The errors of both on the test rows of a table; the guess alone unless it has columns."""
     train, test = table.rows("train"), table.rows("test")
-    truth, names = table.y[test], table.target_names
-    found = {"median": guess_errors(table.y[train], truth, names, config)}
+    truth, names, weight = table.y[test], table.target_names, table.weight
+    learned, scored = (None if weight is None else weight[rows] for rows in (train, test))
+    guess = guess_errors(
+        table.y[train], truth, names, config, train_weights=learned, weights=scored
+    )
+    found = {"median": guess}
     if boosting and table.kind == "table":
         started = time.perf_counter()
         rows = _bounded(train, table.x.shape[1])
-        predicted = boosted(table.x[rows], table.y[rows], table.x[test], config)
+        weights = None if weight is None else weight[rows]
+        predicted = boosted(table.x[rows], table.y[rows], table.x[test], config, weights)
         seconds = round(time.perf_counter() - started, 2)
-        errors = _errors(predicted, truth, names, config)
+        errors = _errors(predicted, truth, names, config, scored)
         found["boosting"] = {**errors, "seconds": seconds, "rows": len(rows)}
     return found
 
 
 def guess_errors(
-    train_targets: Columns, truth: Columns, names: Sequence[str], config: FitConfig
+    train_targets: Columns,
+    truth: Columns,
+    names: Sequence[str],
+    config: FitConfig,
+    *,
+    train_weights: Weights = None,
+    weights: Weights = None,
 ) -> dict[str, Any]:
     """The errors of one guess for every row, learned from (m, t), for targets (n, t)."""
-    guess = np.broadcast_to(constant_guess(train_targets, config), truth.shape)
-    return _errors(guess, truth, names, config)
+    guess = np.broadcast_to(constant_guess(train_targets, config, train_weights), truth.shape)
+    return _errors(guess, truth, names, config, weights)
 
 
-def constant_guess(targets: Columns, config: FitConfig) -> Columns:
+def constant_guess(targets: Columns, config: FitConfig, weights: Weights = None) -> Columns:
     """The one prediction for every row that has about the lowest error: (m, t) -> (t,).
+
+    By the weights of the rows, (m,), if they have some.
 
     >>> constant_guess(np.array([[1.0], [2.0], [9.0]]), FitConfig())
     array([2.])
@@ -64,16 +81,32 @@ def constant_guess(targets: Columns, config: FitConfig) -> Columns:
     array([0.])
     """
     if config.label_distance == "angular":
-        x, y, z = gaze_direction(torch.from_numpy(targets)).mean(dim=0).tolist()
+        directions = gaze_direction(torch.from_numpy(targets))
+        if weights is not None:
+            directions = directions * torch.from_numpy(weights / weights.mean())[:, None]
+        x, y, z = directions.mean(dim=0).tolist()
         pitch, yaw = math.atan2(-y, math.hypot(x, z)), math.atan2(-x, -z)
         return np.array([math.degrees(pitch), math.degrees(yaw)])
     period = circle_of(config.distance)
     if period is None:
+        if weights is not None:
+            return np.array([_weighted_median(column, weights) for column in targets.T])
         return np.asarray(np.median(targets, axis=0), dtype=np.float64)
-    return np.array([_circular_median(column, period) for column in targets.T])
+    return np.array([_circular_median(column, period, weights) for column in targets.T])
 
 
-def boosted(x: NDArray[Any], y: Columns, new: NDArray[Any], config: FitConfig) -> Columns:
+def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """The value with half of the weight on either side; between two of them, their middle."""
+    order = np.argsort(values)
+    ranked, mass = values[order], weights[order].cumsum()
+    half = mass[-1] / 2
+    low, high = (np.searchsorted(mass, half, side) for side in ("left", "right"))
+    return float(ranked[[low, min(high, len(ranked) - 1)]].mean())
+
+
+def boosted(
+    x: NDArray[Any], y: Columns, new: NDArray[Any], config: FitConfig, weights: Weights = None
+) -> Columns:
     """Predictions of gradient boosting with scikit-learn's defaults: (n, p), (n, t) -> (m, t).
 
     One model per target, for the absolute error. A target on a circle is learned as sine and
@@ -81,29 +114,34 @@ def boosted(x: NDArray[Any], y: Columns, new: NDArray[Any], config: FitConfig) -
     """
     period = circle_of(config.distance)
     if period is None or config.label_distance == "angular":
-        return np.stack([_boosted(x, column, new, "absolute_error") for column in y.T], axis=1)
+        columns = [_boosted(x, column, new, "absolute_error", weights) for column in y.T]
+        return np.stack(columns, axis=1)
     columns = []
     for column in y.T:
         turn = 2 * math.pi * column / period
-        sine, cosine = (_boosted(x, f(turn), new, "squared_error") for f in (np.sin, np.cos))
+        parts = (f(turn) for f in (np.sin, np.cos))
+        sine, cosine = (_boosted(x, part, new, "squared_error", weights) for part in parts)
         columns.append(np.arctan2(sine, cosine) * period / (2 * math.pi) % period)
     return np.stack(columns, axis=1)
 
 
-def _boosted(x: NDArray[Any], y: NDArray[Any], new: NDArray[Any], loss: str) -> NDArray[Any]:
+def _boosted(
+    x: NDArray[Any], y: NDArray[Any], new: NDArray[Any], loss: str, weights: Weights
+) -> NDArray[Any]:
     from sklearn.ensemble import HistGradientBoostingRegressor  # type: ignore[import-untyped]
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     model = HistGradientBoostingRegressor(loss=loss, random_state=0)
     with threadpool_limits(1):  # on small tables more threads are slower, and on busy machines
-        return np.asarray(model.fit(x, y).predict(new), dtype=np.float64)
+        return np.asarray(model.fit(x, y, sample_weight=weights).predict(new), dtype=np.float64)
 
 
-def _circular_median(values: NDArray[np.float64], period: float) -> float:
+def _circular_median(values: NDArray[np.float64], period: float, weights: Weights) -> float:
     """The value, of up to 512 of those given, with the lowest mean error on the circle."""
     known = np.unique(values % period)
     known = known[np.linspace(0, len(known) - 1, min(len(known), _CANDIDATES)).astype(int)]
-    errors = [circular_error(np.full_like(values, one), values, period=period) for one in known]
+    guesses = [np.full_like(values, one) for one in known]
+    errors = [circular_error(one, values, period=period, weights=weights) for one in guesses]
     return float(known[np.argmin(errors)])
 
 
@@ -116,14 +154,18 @@ def _bounded(rows: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
 
 
 def _errors(
-    predicted: Columns, truth: Columns, names: Sequence[str], config: FitConfig
+    predicted: Columns,
+    truth: Columns,
+    names: Sequence[str],
+    config: FitConfig,
+    weights: Weights = None,
 ) -> dict[str, Any]:
-    errors: dict[str, Any] = {"mae": mae(predicted, truth)}
+    errors: dict[str, Any] = {"mae": mae(predicted, truth, weights=weights)}
     if config.label_distance == "angular":
-        errors["angular_error"] = angular_error(predicted, truth)
+        errors["angular_error"] = angular_error(predicted, truth, weights=weights)
     elif (period := circle_of(config.distance)) is not None:
-        errors["circular_error"] = circular_error(predicted, truth, period=period)
+        errors["circular_error"] = circular_error(predicted, truth, period=period, weights=weights)
     if truth.shape[1] > 1:
-        columns = enumerate(names)
-        errors["per_target"] = {k: mae(predicted[:, [i]], truth[:, [i]]) for i, k in columns}
+        columns = {name: (predicted[:, [i]], truth[:, [i]]) for i, name in enumerate(names)}
+        errors["per_target"] = {k: mae(*pair, weights=weights) for k, pair in columns.items()}
     return errors

@@ -13,7 +13,9 @@ The scores, as scores.json has them:
                                                       of a run, see `rnc.run.neighbours`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
-The first key is the name of the split. A score that is not defined is left out. `rnc fit` adds
+The first key is the name of the split. A score that is not defined is left out. Where the rows have
+weights, errors and R2 are weighted means, also those of shots and subgroups; n counts rows, and
+spearman, kendall and "readable" count every row alike. `rnc fit` adds
 
      "validation_error": the lowest one,
      "auto": {scheme: its validation error}, "kept": scheme            with scheme auto
@@ -127,14 +129,15 @@ def evaluate(
     feature_similarity = resolve_similarity(similarity)
     samples = _samples(model, table, split)
     truth, rows = table.y[samples], draw(len(samples), MOST_POINTS, seed)
+    weights = None if table.weight is None else table.weight[samples]
     calibration = kept_calibration(model)
     maker = None if calibration is None else IntervalMaker(model, calibration)
     features, prediction, extras, found = _predict(model, table.x, samples, rows, maker)
     train = _train_targets(table, train_targets)
     scores: dict[str, Any] = {
         split: {
-            **_scores(prediction, truth, train, angles=angles),
-            **_circular_score(prediction, truth, distance),
+            **_scores(prediction, truth, train, weights, angles=angles),
+            **_circular_score(prediction, truth, distance, weights),
             **_order(features, truth[rows], feature_similarity, distance),
         },
         "n": {name: n for name in ALL_SPLITS if (n := len(table.rows(name))) or name in SPLITS},
@@ -142,12 +145,13 @@ def evaluate(
     if calibration is not None:
         scores["intervals"] = coverage_scores(found, truth, calibration, table.target_names)
     if truth.shape[1] > 1:
-        scores["per_target"] = _per_target(prediction, truth, train, table.target_names)
+        scores["per_target"] = _per_target(prediction, truth, train, table.target_names, weights)
     scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
     for name, values in table.subgroup.items():
         groups = groups_of(values, samples)
         if groups is not None:
-            scores["subgroups"][name] = _per_group(prediction, truth, train, groups, angles)
+            of_groups = _per_group(prediction, truth, train, groups, angles, weights)
+            scores["subgroups"][name] = of_groups
             probe = readable(features, groups.at(rows), seed)
             if probe is not None:
                 scores["readable"][name] = probe.score
@@ -229,16 +233,26 @@ def draw(n: int, limit: int, seed: int = 0) -> NDArray[np.int64]:
 
 
 def _scores(
-    prediction: Columns, truth: Columns, train: Columns | None, *, angles: bool = False
+    prediction: Columns,
+    truth: Columns,
+    train: Columns | None,
+    weights: Columns | None,
+    *,
+    angles: bool = False,
 ) -> dict[str, float]:
-    scores = regression_scores(prediction, truth, truth if train is None else train, angles=angles)
+    scores = regression_scores(
+        prediction, truth, truth if train is None else train, angles=angles, weights=weights
+    )
     return scores if train is not None else _without_shots(scores, "r2")
 
 
-def _circular_score(prediction: Columns, truth: Columns, distance: Pairwise) -> dict[str, float]:
+def _circular_score(
+    prediction: Columns, truth: Columns, distance: Pairwise, weights: Columns | None
+) -> dict[str, float]:
     if not isinstance(distance, circular):
         return {}
-    return {"circular_error": circular_error(prediction, truth, period=distance.period)}
+    period = distance.period
+    return {"circular_error": circular_error(prediction, truth, period=period, weights=weights)}
 
 
 def _without_shots(scores: dict[str, float], *also: str) -> dict[str, float]:
@@ -255,12 +269,17 @@ def _order(
 
 
 def _per_target(
-    prediction: Columns, truth: Columns, train: Columns | None, names: tuple[str, ...]
+    prediction: Columns,
+    truth: Columns,
+    train: Columns | None,
+    names: tuple[str, ...],
+    weights: Columns | None,
 ) -> dict[str, dict[str, float]]:
-    return {
-        name: _scores(prediction[:, [i]], truth[:, [i]], None if train is None else train[:, [i]])
-        for i, name in enumerate(names)
-    }
+    scores = {}
+    for i, name in enumerate(names):
+        seen = None if train is None else train[:, [i]]
+        scores[name] = _scores(prediction[:, [i]], truth[:, [i]], seen, weights)
+    return scores
 
 
 def _train_targets(table: Table, given: Values | None) -> Columns | None:
@@ -274,13 +293,20 @@ def _train_targets(table: Table, given: Values | None) -> Columns | None:
 
 
 def _per_group(
-    prediction: Columns, truth: Columns, train: Columns | None, groups: Groups, angles: bool
+    prediction: Columns,
+    truth: Columns,
+    train: Columns | None,
+    groups: Groups,
+    angles: bool,
+    weights: Columns | None,
 ) -> dict[str, dict[str, float]]:
     scores: dict[str, dict[str, float]] = {}
     for code, name in enumerate(groups.names):
         rows = np.flatnonzero(groups.codes == code)
         if len(rows):
-            of_group = _scores(prediction[rows], truth[rows], train, angles=angles)
+            # In a group without weight, as in data without weights, all rows count alike.
+            mass = None if weights is None or not weights[rows].any() else weights[rows]
+            of_group = _scores(prediction[rows], truth[rows], train, mass, angles=angles)
             scores[name] = {"n": len(rows), **_without_shots(of_group)}
     return scores
 

@@ -46,10 +46,11 @@ def evaluate_other(
     skip_bad: bool = False,
     overwrite: bool = False,
     command: str = "",
+    weight_column: str | None = None,
 ) -> OtherEvaluation:
     """Evaluate a run on other data with the same columns.
 
-    Subgroup columns of the run that the data lack are left out.
+    Subgroup and weight columns of the run that the data lack are left out.
 
     Args:
         folder: a run folder.
@@ -61,12 +62,13 @@ def evaluate_other(
         skip_bad: leave out broken images, likewise.
         overwrite: replace the evaluation in `out`.
         command: what the user typed, for the report.
+        weight_column: what each row counts in the scores; by default as in the run.
     """
     run = RunFolder(folder)
     where = folder / f"evaluation-{data.stem}" if out is None else out
     _check_out(where, data, overwrite=overwrite, is_default=out is None)
     opened = _opened(run, data)
-    source, missing = _source(run, data, images, target, opened)
+    source, missing = _source(run, data, images, target, weight_column, opened)
     source = dataclasses.replace(
         source,
         drop_missing=source.drop_missing or drop_missing,
@@ -81,13 +83,15 @@ def evaluate_other(
     evaluation = with_neighbours(evaluation, run.model, table)
     if run.train_targets is not None:
         truth = table.y[table.rows("test")]
-        guess = guess_errors(run.train_targets, truth, table.target_names, run.fit)
+        rows = table.rows("test")
+        weights = None if table.weight is None else table.weight[rows]
+        guess = guess_errors(run.train_targets, truth, table.target_names, run.fit, weights=weights)
         evaluation.scores["baselines"] = {"median": guess}
     with locked(where):
         sweep(where)
         _prepare(where, run, source, command)
         finish_folder(evaluation, where)
-    return OtherEvaluation(where, _notes(data, missing, table))
+    return OtherEvaluation(where, _notes(data, missing, table, run.source.weight_column))
 
 
 def _opened(run: RunFolder, data: Path) -> OpenedData | None:
@@ -103,6 +107,7 @@ def _source(
     data: Path,
     images: Path | None,
     target: Sequence[str],
+    weight_column: str | None,
     opened: OpenedData | None,
 ) -> tuple[DataSource, list[str]]:
     """How to read the data, and the subgroup columns of the run that they lack."""
@@ -124,6 +129,9 @@ def _source(
         )
     missing = [name for name in fitted.subgroup_columns if name not in columns]
     kept = tuple(name for name in fitted.subgroup_columns if name in columns)
+    weight = weight_column or fitted.weight_column
+    if weight not in columns and weight_column is None:
+        weight = None
     return dataclasses.replace(
         fitted,
         target=targets,
@@ -131,13 +139,16 @@ def _source(
         split_column=None,
         group_column=None,
         subgroup_columns=kept,
+        weight_column=weight,
     ), missing
 
 
-def _notes(data: Path, missing: Sequence[str], table: Table) -> tuple[str, ...]:
+def _notes(data: Path, missing: Sequence[str], table: Table, weight: str | None) -> tuple[str, ...]:
     notes = list(table.notes)
     if missing:
         notes.append(f"{data} has no column {', '.join(missing)}: no scores by it.")
+    if weight is not None and table.weight is None:
+        notes.append(f"{data} has no column {weight}: all of its rows count alike.")
     if table.skipped:
         first = table.skipped[0]
         notes.append(f"{len(table.skipped)} rows skipped, such as {first.name}: {first.reason}.")

@@ -6,6 +6,7 @@
     T_lower       lower       where the run has intervals, the lower end of that of 90 %
     T_upper       upper       its upper end; on a circle, one below the lower end goes across 0
     T_E           extra       a further number, for every entry E of EXTRAS that the model has
+    sample_weight weight      what the sample counts, where the data say so
     any other     subgroup    a column to report scores by
 
 scores.json records the roles under "columns". In a run of an older version, which has no such
@@ -33,6 +34,9 @@ from rnc.model import Regressor
 NAME, TARGET, PREDICTION, EXTRA, SUBGROUP = "name", "target", "prediction", "extra", "subgroup"
 ENDS = ("lower", "upper")
 """Roles, and endings of the names, of the columns of intervals."""
+WEIGHT_ROLE = "weight"
+
+WEIGHT_COLUMN = "sample_weight"
 
 SUBGROUP_SUFFIX = "_subgroup"
 """Added to a subgroup column that has the name of another column."""
@@ -55,8 +59,8 @@ class Predictions:
     """What predictions.csv holds."""
 
     frame: pd.DataFrame
-    """Numbers in the columns of targets, predictions, intervals and extras, NaN where there is
-    none; text in all others."""
+    """Numbers in the columns of targets, predictions, intervals, extras and weights, NaN where
+    there is none; text in all others."""
     targets: tuple[str, ...]
     roles: Mapping[str, str]
     """Role by column."""
@@ -102,6 +106,12 @@ class Predictions:
         """Extra columns, each (n,)."""
         return {name: self._numbers([name])[:, 0] for name in self._with_role(EXTRA)}
 
+    @cached_property
+    def weights(self) -> Columns | None:
+        """What the samples count, (n,); None where all count alike."""
+        names = self._with_role(WEIGHT_ROLE)
+        return self._numbers(names)[:, 0] if names else None
+
     def _numbers(self, names: Sequence[str]) -> Columns:
         return np.asarray(self.frame[list(names)].to_numpy(np.float64))
 
@@ -146,7 +156,7 @@ def parse_predictions(
     numbers = {
         name: numbers_of(frame[name])
         for name, role in roles.items()
-        if role in (TARGET, PREDICTION, *ENDS, EXTRA) and name in frame
+        if role in (TARGET, PREDICTION, *ENDS, EXTRA, WEIGHT_ROLE) and name in frame
     }
     return Predictions(frame.assign(**numbers), tuple(targets), roles)
 
@@ -186,6 +196,11 @@ def predictions_frame(
             roles |= {end_column(target, end): end for end in ENDS}
     for column, values in extras.items():
         columns[column], roles[column] = values, EXTRA
+    if table.weight is not None:
+        column = WEIGHT_COLUMN
+        while column in columns:
+            column += "_of_row"
+        columns[column], roles[column] = table.weight[samples], WEIGHT_ROLE
     for column, values in table.subgroup.items():
         while column in columns:
             column += SUBGROUP_SUFFIX

@@ -75,13 +75,18 @@ class Batch(NamedTuple):
     """Targets of the samples of all processes, (m, t)."""
     weights: Tensor | None = None
     """What each sample counts in the loss of a head, (n,)."""
+    sample_weights: Tensor | None = None
+    """What the data say that each sample counts, (n,)."""
+    all_weights: Tensor | None = None
+    """The same of the samples of all processes, (m,)."""
 
 
 class Batches:
     """The training samples, on their device if they fit, served in shuffled batches.
 
-    The model augments and standardises them. `weights` (n,) is what each of them counts, `shares`
-    (n,) how often an epoch has it, if not once.
+    The model augments and standardises them. `weights` (n,) is what each of them counts in the loss
+    of a head, `sample_weights` (n,) the part of it that the data give, `shares` (n,) how often an
+    epoch has it, if not once.
     """
 
     def __init__(
@@ -97,12 +102,14 @@ class Batches:
         channels_last: bool = False,
         mixup: Mixup | None = None,
         weights: Tensor | None = None,
+        sample_weights: Tensor | None = None,
         shares: Tensor | None = None,
     ) -> None:
         self.rows = table.rows("train")
         self.known_targets = torch.tensor(table.y[self.rows])  # on the host
         self.targets = self.known_targets.to(device)
         self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
+        self.sample_weights = None if sample_weights is None else sample_weights.to(device)
         self.model, self.device, self.shares = model, device, shares
         self.normalised = any(isinstance(module, _BatchNorm) for module in model.modules())
         self.rank, self.world_size, self.seed = rank, world_size, seed
@@ -219,18 +226,20 @@ class Batches:
         mine = self._share_of(len(picked.rows))
         targets = self.targets[picked.rows]
         weights = None if self.weights is None else self.weights[picked.rows[mine]]
+        everyone = None if self.sample_weights is None else self.sample_weights[picked.rows]
+        further = (weights, None if everyone is None else everyone[mine], everyone)
         if picked.partner is None:
             views = picked.features
             if views is None:
                 views = self._make_views(picked.rows[mine], picked.raw, picked.draws)
-            return Batch(views, targets[mine], targets, weights)
+            return Batch(views, targets[mine], targets, *further)
         assert self.mixup is not None
         assert picked.share is not None
         # A partner may be another process's sample, so each makes the views of the whole batch.
         views = self._make_views(picked.rows, picked.raw, picked.draws)
         circle = circle_of(self.mixup.label_distance)
         views, targets = mix_with(views, targets, picked.partner, picked.share, circle=circle)
-        return Batch(views[mine], targets[mine], targets, weights)
+        return Batch(views[mine], targets[mine], targets, *further)
 
     def _make_views(self, rows: Tensor, raw: Tensor | None, draws: Tensor | None) -> Tensor:
         """Views of training samples, from their raw values unless these are on the device."""

@@ -313,7 +313,8 @@ class _EpochRunner:
         """One step, without a wait for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
-        labels, times = BatchLabels(batch.targets, batch.weights), stage.accumulate
+        labels = BatchLabels(batch.targets, batch.weights, batch.sample_weights)
+        times, weights = stage.accumulate, batch.all_weights
         if stage.chunk:
             loss = cached_backward(
                 self.fabric, self.objective, batch.views, labels, chunk=stage.chunk, times=times
@@ -326,7 +327,8 @@ class _EpochRunner:
             self._update()
         self.totals[0] += loss.detach() * count
         if stage.bound is not None:
-            self.totals[1] += stage.bound(batch.all_targets, views=views) * count
+            more = {} if weights is None else {"weights": weights}
+            self.totals[1] += stage.bound(batch.all_targets, views=views, **more) * count
 
     def _update(self) -> None:
         clip = self.stage.clip

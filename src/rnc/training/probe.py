@@ -43,7 +43,8 @@ PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
 _BLOCKS = 100  # of validation rows, to tell a standard error from
 
-Measure = Callable[[Values, Values], float]
+Measure = Callable[..., float]
+"""Predictions (m, t) and targets (m, t) -> the error; with `weights` (m,) where rows have some."""
 
 
 class HeadFit(NamedTuple):
@@ -71,6 +72,7 @@ def solve_head(
     balance: float | None = 0.0,
     period: float | None = None,
     val_groups: NDArray[Any] | None = None,
+    val_weights: Tensor | None = None,
 ) -> HeadFit:
     """Fit the head in place; what it has, and what was chosen.
 
@@ -90,16 +92,18 @@ def solve_head(
         period: the length of the circle that targets are on, for their density.
         val_groups: (m,) which rows of validation belong together, as those of a person. Their
             errors are alike, so that a few groups are no sure ground to choose a balance on.
+        val_weights: (m,) what each row of validation counts in the error that chooses.
     """
     both = as_blocks(features), as_blocks(val_features)
-    data = _Data(head, *both, targets, val_targets, measure, weights, period, val_groups)
+    val = _ValRows(val_targets, measure, val_groups, val_weights)
+    data = _Data(head, *both, targets, val, weights, period)
     search = _Search(data, steps)
     penalties = told("solving", sorted(PENALTIES, reverse=True), len(PENALTIES))
     found = [search.solve(balance or 0.0, penalty) for penalty in penalties]
     best = _best(found)
-    if balance is None and data.val_count >= LEAST_ROWS and math.isfinite(best.error):
+    if balance is None and val.count >= LEAST_ROWS and math.isfinite(best.error):
         balanced = search.balanced(best)
-        best = balanced if data.is_surely_better(balanced, best) else best
+        best = balanced if val.is_surely_better(balanced, best) else best
     return HeadFit(data.write(best), best.error, best.penalty, best.balance)
 
 
@@ -109,6 +113,8 @@ def probe_error(
     val_features: Tensor,
     val_targets: Tensor,
     measure: Measure = mae,
+    weights: Tensor | None = None,
+    val_weights: Tensor | None = None,
 ) -> float:
     """The error of ridge regression on the features: a quick measure of how good they are.
 
@@ -118,17 +124,31 @@ def probe_error(
     features, val_features = features.double(), val_features.double()
     if not (features.isfinite().all() and val_features.isfinite().all()):
         return math.inf
-    shift, middle = features.mean(dim=0), targets.mean(dim=0)
-    x, y = features - shift, targets - middle
-    gram, moment = x.T @ x / len(x), x.T @ y / len(x)
+    if weights is None:
+        shift, middle = features.mean(dim=0), targets.mean(dim=0)
+        x, y = features - shift, targets - middle
+        gram, moment = x.T @ x / len(x), x.T @ y / len(x)
+    else:
+        parts = (weights / weights.sum()).to(targets)[:, None]
+        shift, middle = (parts * features).sum(dim=0), (parts * targets).sum(dim=0)
+        x, y = features - shift, targets - middle
+        gram, moment = x.T @ (parts * x), x.T @ (parts * y)
     size = gram.diagonal().mean()
     size = torch.where(size > 0, size, 1.0)
     ones = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
     errors = []
     for penalty in QUICK_PENALTIES:
-        weights = torch.linalg.solve(gram + penalty * size * ones, moment)
-        errors.append(measure((val_features - shift) @ weights + middle, val_targets))
+        solved = torch.linalg.solve(gram + penalty * size * ones, moment)
+        predicted = (val_features - shift) @ solved + middle
+        errors.append(measured(measure, predicted, val_targets, val_weights))
     return min(errors)
+
+
+def measured(measure: Measure, predicted: Values, targets: Values, weights: Values | None) -> float:
+    """The error of predictions, by the weights of their rows where there are some."""
+    if weights is None:
+        return measure(predicted, targets)
+    return measure(predicted, targets, weights=weights)
 
 
 class _Solved(NamedTuple):
@@ -148,6 +168,70 @@ class _Solved(NamedTuple):
     bias: Tensor
 
 
+class _ValRows:
+    """The rows of validation, which choose."""
+
+    def __init__(
+        self, targets: Tensor, measure: Measure, groups: NDArray[Any] | None, weights: Tensor | None
+    ) -> None:
+        self.targets, self.measure = targets, measure
+        self.weights = None if weights is None else weights.cpu()
+        self.of_group: Tensor | None = None
+        self.count = len(targets)
+        """Rows, or groups of them."""
+        if groups is not None:
+            known, codes = np.unique(groups, return_inverse=True)
+            self.of_group, self.count = torch.tensor(codes), len(known)
+
+    def error(self, predicted: Tensor) -> float:
+        """The error of predictions (m, t); infinite if one is not finite."""
+        is_finite = bool(predicted.isfinite().all())
+        found = (self.measure, predicted, self.targets, self.weights)
+        return measured(*found) if is_finite else math.inf
+
+    def mean(self, losses: Tensor, rows: slice | Tensor = slice(None)) -> float:
+        """The mean of losses (m,) over some rows, by their weights where they have some."""
+        if self.weights is None:
+            return float(losses[rows].mean())
+        weights = self.weights[rows].to(losses)
+        return float((weights * losses[rows]).sum() / weights.sum())
+
+    def is_surely_better(self, one: "_Solved", other: "_Solved") -> bool:
+        """Whether what judges a solution is less by more than chance makes it.
+
+        The standard error is that over blocks of rows, or of whole groups: a block of many rows,
+        or of heavy ones, then weighs more, as it does in the error.
+        """
+        blocks = self._blocks()
+        if self.weights is not None:
+            blocks = [rows for rows in blocks if self.weights[rows].any()]
+        gains = self._by_block(other, blocks) - self._by_block(one, blocks)
+        if self.of_group is None and self.weights is None:
+            error = gains.std() / math.sqrt(len(blocks))
+        else:
+            masses = torch.ones(len(self.targets)) if self.weights is None else self.weights
+            sizes = torch.stack([masses[rows].sum() for rows in blocks]).float()
+            mean = (sizes * gains).sum() / sizes.sum()
+            error = (sizes * (gains - mean)).square().sum().sqrt() / sizes.sum()
+        return bool(one.judged < other.judged - SURE * error)
+
+    def _by_block(self, found: "_Solved", blocks: list[slice | Tensor]) -> Tensor:
+        """What judges a solution, for each block of rows."""
+        if found.losses is not None:
+            losses = found.losses.cpu()
+            return torch.tensor([self.mean(losses, rows) for rows in blocks])
+        predicted, truth, weights = found.predicted.cpu(), self.targets.cpu(), self.weights
+        parts = [(rows, None if weights is None else weights[rows]) for rows in blocks]
+        return torch.tensor([measured(self.measure, predicted[r], truth[r], w) for r, w in parts])
+
+    def _blocks(self) -> list[slice | Tensor]:
+        """Rows in _BLOCKS parts, or as many as there are; groups stay together."""
+        blocks = min(_BLOCKS, self.count)
+        if self.of_group is None:
+            return [slice(i, None, blocks) for i in range(blocks)]
+        return [(self.of_group % blocks == i).nonzero()[:, 0] for i in range(blocks)]
+
+
 class _Data:
     """Features and targets in the units that a head is solved in, and the way back."""
 
@@ -157,20 +241,11 @@ class _Data:
         features: Blocks,
         val_features: Blocks,
         targets: Tensor,
-        val_targets: Tensor,
-        measure: Measure,
+        val: "_ValRows",
         weights: Tensor | None,
         period: float | None,
-        val_groups: NDArray[Any] | None,
     ) -> None:
-        self.head, self.targets, self.val_targets = head, targets, val_targets
-        self.measure, self.period = measure, period
-        self.of_group: Tensor | None = None
-        self.val_count = len(val_targets)
-        """Rows of validation, or groups of them."""
-        if val_groups is not None:
-            groups, codes = np.unique(val_groups, return_inverse=True)
-            self.of_group, self.val_count = torch.tensor(codes), len(groups)
+        self.head, self.targets, self.val, self.period = head, targets, val, period
         self.shift, variance = mean_and_variance(features)
         scale = variance.mean().sqrt()
         self.scale = torch.where(scale > 0, scale, 1.0)
@@ -187,37 +262,6 @@ class _Data:
             return self.weights
         weights = self.weights * balance_weights(self.targets, balance, self.period)
         return weights / weights.mean()
-
-    def is_surely_better(self, one: _Solved, other: _Solved) -> bool:
-        """Whether the error is less by more than chance makes it, as validation says.
-
-        The standard error is that over blocks of rows, or of whole groups: a block of many rows
-        then weighs more, as it does in the error.
-        """
-        blocks = self._val_blocks()
-        gains = self._by_block(other, blocks) - self._by_block(one, blocks)
-        if self.of_group is None:
-            error = gains.std() / math.sqrt(len(blocks))
-        else:
-            sizes = torch.tensor([float(len(self.val_targets[rows])) for rows in blocks])
-            mean = (sizes * gains).sum() / sizes.sum()
-            error = (sizes * (gains - mean)).square().sum().sqrt() / sizes.sum()
-        return bool(one.judged < other.judged - SURE * error)
-
-    def _by_block(self, found: _Solved, blocks: list[slice | Tensor]) -> Tensor:
-        """What judges a solution, for each block of validation rows."""
-        if found.losses is not None:
-            losses = found.losses.cpu()
-            return torch.stack([losses[rows].mean() for rows in blocks]).float()
-        predicted, truth = found.predicted.cpu(), self.val_targets.cpu()
-        return torch.tensor([self.measure(predicted[rows], truth[rows]) for rows in blocks])
-
-    def _val_blocks(self) -> list[slice | Tensor]:
-        """Rows of validation in _BLOCKS parts, or as many as there are; groups stay together."""
-        blocks = min(_BLOCKS, self.val_count)
-        if self.of_group is None:
-            return [slice(i, None, blocks) for i in range(blocks)]
-        return [(self.of_group % blocks == i).nonzero()[:, 0] for i in range(blocks)]
 
     @torch.no_grad()
     def write(self, found: _Solved) -> float:
@@ -269,11 +313,10 @@ class _Search:
             outputs = head(rows)
             parts.append(head.decode(outputs))
             if head.spec.chosen_by_loss:
-                found.append(head.loss(outputs, data.val_targets[index]))
+                found.append(head.loss(outputs, data.val.targets[index]))
         predicted, losses = torch.cat(parts), torch.cat(found) if found else None
-        is_finite = bool(predicted.isfinite().all())
-        error = data.measure(predicted, data.val_targets) if is_finite else math.inf
-        judged = error if losses is None or not is_finite else float(losses.mean())
+        error = data.val.error(predicted)
+        judged = error if losses is None or math.isinf(error) else data.val.mean(losses)
         weight, bias = (value.detach().clone() for value in head.parameters())
         return _Solved(balance, penalty, error, judged, predicted, losses, weight, bias)
 

@@ -28,6 +28,7 @@ from rnc.encoders.tables import PiecewiseMLP
 from rnc.heads import head_config
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
+from rnc.methods.registry import OBJECTIVES
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.averaging import normalisations
 from rnc.training.checkpoint import weights_of
@@ -167,6 +168,7 @@ def check_training(
         )
     _check_rows(table, config)
     _check_targets(table, config)
+    check_weights(table, config)
     _check_chunk(model, config)
     if encoder_weights is not None:
         _check_encoder(model, config, encoder_weights)
@@ -241,6 +243,23 @@ def _check_chunk(model: Regressor, config: FitConfig) -> None:
             "The encoder normalises by the statistics of the rows that it sees at a time (batch "
             f"normalisation), and chunk={config.chunk} is a single row. Use --chunk 2 or more; 16 "
             "and more have statistics worth the name."
+        )
+
+
+def weightless(config: FitConfig) -> list[str]:
+    """What a config does that has no place for the weights of samples."""
+    methods = [label for label, method in config.active_methods.items() if not method.weighted]
+    return methods + (["c_mixup"] if config.c_mixup else [])
+
+
+def check_weights(table: Table, config: FitConfig) -> None:
+    """Say before training which method has no place for the weights of the rows."""
+    if table.weight is not None and (unable := weightless(config)):
+        able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.weighted)
+        raise ValueError(
+            f"{' and '.join(unable)} cannot weigh samples, and the data have weights. Leave the "
+            f"weights out, or use objective {able} or scheme end2end, with any head, with or "
+            "without lds, and without regularizer and c_mixup."
         )
 
 

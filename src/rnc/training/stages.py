@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rnc.config import FitConfig, Keep
 from rnc.data.table import Table
 from rnc.heads import head_config
+from rnc.loss.anchor_weights import shares
 from rnc.loss.pairwise import circle_of
 from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
@@ -73,11 +74,7 @@ class SchemeRunner:
         self.encoded: dict[str, Tensor] | None = None
         self.earlier: list[Record] = []
         """Of a finished stage that goes on."""
-        self.weights: Tensor | None = None
-        if config.lds:
-            targets, original = torch.tensor(table.y[table.rows("train")]), config.original
-            low, high, step = config.low, config.high, config.step
-            self.weights = lds_weights(targets, low=low, high=high, step=step, original=original)
+        self.sample_weights, self.weights = _weights(config, table)
         self.batches = Batches(
             table,
             model,
@@ -89,6 +86,7 @@ class SchemeRunner:
             channels_last=channels_last,
             mixup=_mixup(config) if config.c_mixup else None,
             weights=self.weights,
+            sample_weights=self.sample_weights,
             shares=_shares(config, table),
         )
         self.gather = self.fabric.world_size > 1
@@ -313,7 +311,7 @@ class SchemeRunner:
         assert config.head_lr is not None
         if config.head_solver == "exact":
             started = time.perf_counter()
-            found = self._solve(name, self.weights if weighted else None)
+            found = self._solve(name, self.weights if weighted else self.sample_weights)
             yield _solved_record(name, 1, 1, found, started)
             return
         stage = self._stage(
@@ -330,7 +328,8 @@ class SchemeRunner:
             chunk=0,
         )
         # The encoder is frozen, so its features stay the same.
-        validate = partial(self.validation.head_error, *self.validation.embedded("val"))
+        rows = self.table.rows("val")
+        validate = partial(self.validation.head_error, *self.validation.embedded(rows))
         self.model.encoder.eval()
         head = HeadObjective(nn.Identity(), self.model.head, weighted=weighted, gather=self.gather)
         yield from self._run(stage, head, validate, frozen=True)
@@ -361,6 +360,21 @@ def auto_epochs(epochs: int) -> int:
     (67, 1)
     """
     return math.ceil(AUTO_SHARE * epochs)
+
+
+def _weights(config: FitConfig, table: Table) -> tuple[Tensor | None, Tensor | None]:
+    """What each training row counts, with mean 1: as the data say, and in the loss of a head.
+
+    A head multiplies it by the weights of LDS.
+    """
+    rows = table.rows("train")
+    given = None if table.weight is None else shares(torch.tensor(table.weight[rows]))
+    if not config.lds:
+        return given, given
+    targets, original = torch.tensor(table.y[rows]), config.original
+    low, high, step = config.low, config.high, config.step
+    weights = lds_weights(targets, low=low, high=high, step=step, original=original)
+    return given, weights if given is None else shares(weights * given)
 
 
 def _shares(config: FitConfig, table: Table) -> Tensor | None:

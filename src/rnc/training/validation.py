@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.data.table import Table
@@ -12,7 +13,7 @@ from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
 from rnc.training.blocks import Blocks, Spilled, are_many
-from rnc.training.probe import HeadFit, probe_error, solve_head
+from rnc.training.probe import HeadFit, measured, probe_error, solve_head
 from rnc.training.record import told
 
 if TYPE_CHECKING:  # takes seconds to import
@@ -33,6 +34,12 @@ class Validation:
     ) -> None:
         self.fabric, self.model, self.table = fabric, model, table
         self.measure, self.period = error_measure(label_distance), circle_of(label_distance)
+        self.val_weights = self._weights(table.rows("val"))
+
+    def _weights(self, rows: NDArray[np.int64]) -> Tensor | None:
+        """What rows count, where the data say so."""
+        weight = self.table.weight
+        return None if weight is None else torch.tensor(weight[rows])
 
     def model_error(self) -> float:
         """The error of the model's predictions; infinite if one is not finite."""
@@ -47,18 +54,28 @@ class Validation:
 
     def _error(self, predicted: Values, targets: Values) -> float:
         is_finite = torch.as_tensor(predicted).isfinite().all()
-        return self.fabric.broadcast(self.measure(predicted, targets) if is_finite else math.inf)
+        found = (self.measure, predicted, targets, self.val_weights)
+        return self.fabric.broadcast(measured(*found) if is_finite else math.inf)
 
     def encoder_error(self) -> float:
         """The error of a quick probe of the encoder as it is."""
-        train, val = (self.embedded(split, limit=PROBED_ROWS) for split in ("train", "val"))
-        return self.fabric.broadcast(probe_error(*train, *val, self.measure))
+        both = [self._probed(split) for split in ("train", "val")]
+        train, val = (self.embedded(rows) for rows in both)
+        weights = [self._weights(rows) for rows in both]
+        return self.fabric.broadcast(probe_error(*train, *val, self.measure, *weights))
 
-    def embedded(self, split: str, limit: int | None = None) -> tuple[Tensor, Tensor]:
-        """Features and targets of the rows of a split, or of so many of them, evenly chosen."""
-        rows, device = self.table.rows(split), self.fabric.device
-        if limit is not None and len(rows) > limit:
-            rows = rows[np.linspace(0, len(rows) - 1, limit).astype(int)]
+    def _probed(self, split: str) -> NDArray[np.int64]:
+        """Rows of a split, evenly chosen, at most PROBED_ROWS; none that weighs nothing."""
+        rows = self.table.rows(split)
+        if self.table.weight is not None:
+            rows = rows[self.table.weight[rows] > 0]
+        if len(rows) > PROBED_ROWS:
+            rows = rows[np.linspace(0, len(rows) - 1, PROBED_ROWS).astype(int)]
+        return rows
+
+    def embedded(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Features and targets of some rows."""
+        device = self.fabric.device
         features = torch.from_numpy(self.model.embed_prepared(self.table.x, rows=rows))
         return features.to(device), torch.tensor(self.table.y[rows], device=device)
 
@@ -66,7 +83,7 @@ class Validation:
         """What `embedded` returns for all rows; in a file if they are many."""
         rows, d = self.table.rows(split), self.model.head.config.d
         if not are_many((len(rows), d), self.fabric.device):
-            return self.embedded(split)
+            return self.embedded(rows)
         size = 256
         batches = self.model.embed_batches(self.table.x, rows=rows, batch_size=size)
         batches = told("features", batches, math.ceil(len(rows) / size))
@@ -83,5 +100,6 @@ class Validation:
             weights=weights,
             balance=balance,
             period=self.period,
+            val_weights=self.val_weights,
             val_groups=None if group is None else group[self.table.rows("val")],
         )
