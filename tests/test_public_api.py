@@ -67,7 +67,7 @@ def test_the_module_takes_the_authors_positional_order_and_every_option_of_the_f
     module = inspect.signature(rnc.RnCLoss).parameters
     function = inspect.signature(rnc.rnc_loss).parameters
     assert list(module)[:3] == ["temperature", "label_distance", "similarity"]
-    of_a_batch = {"features", "targets", "weights", "reference", "queue"}
+    of_a_batch = {"features", "targets", "upper", "weights", "reference", "queue"}
     assert set(module) == set(function) - of_a_batch
     for name, parameter in module.items():
         assert parameter.default == function[name].default
