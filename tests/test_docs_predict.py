@@ -43,7 +43,8 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pd.DataFrame({"file": files, "age": age}).to_csv("faces.csv", index=False)
     x = rng.normal(size=(40, 2, 50)).astype(np.float32)
     np.savez("ecg.npz", x=x, y=x.mean(axis=(1, 2)))
-    rnc(f"fit homes.csv --target price --exclude-column id {FAST} --out runs/price")
+    quantiles = "--head quantile --head-option levels=0.1,0.5,0.9"
+    rnc(f"fit homes.csv --target price --exclude-column id {quantiles} {FAST} --out runs/price")
     small = "--encoder small-cnn --image-size 16"
     rnc(f"fit faces.csv --images photos --target age {small} {FAST} --out runs/age")
     rnc(f"fit ecg.npz --encoder resnet1d10 {FAST} --out runs/ecg")
@@ -53,7 +54,7 @@ def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_every_line_runs(somewhere: Path) -> None:
     lines = re.findall(r"^rnc (predict .*)$", TEXT, flags=re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 7
     printed = [rnc(line) for line in lines]
     assert printed[4].splitlines()[0] == "name,id,price_given,price"
     assert {"predictions.csv", "new.csv", "prices.parquet", "features.npz", "ecg.csv"} <= {
@@ -63,7 +64,7 @@ def test_every_line_runs(somewhere: Path) -> None:
     assert prices["name"].tolist()[:1] + prices["id"].tolist()[:2] == ["homes.csv:2", "000", "001"]
     seen: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for place, block in enumerate(blocks, start=1):
         exec(compile(block, f"docs/predict.md, block {place}", "exec"), seen)
     assert seen["model"].embed("ecg.npz").shape[0] == 40

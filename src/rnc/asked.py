@@ -82,6 +82,15 @@ def read_full(head: Head, outputs: NDArray[Any], levels: Sequence[float] | None)
     return full
 
 
+def read_asked(
+    head: Head, outputs: NDArray[Any], output: str, levels: Sequence[float] | None
+) -> NDArray[np.float64] | dict[str, Any]:
+    """An output of `predict` but interval, from the outputs (n, .) of a head."""
+    if output == "full":
+        return read_full(head, outputs, levels)
+    return read_array(head, outputs, output, levels)
+
+
 def of_one_target(full: dict[str, Any]) -> dict[str, Any]:
     """The same without the dimension of the targets, of which there is one."""
     per_target = ("classes", "masses")

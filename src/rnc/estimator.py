@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from sklearn import base, utils  # type: ignore[import-untyped]
 from sklearn.utils import validation  # type: ignore[import-untyped]
 from torch import nn
 
+from rnc.asked import Output, of_one_target
 from rnc.config import (
     Device,
     FitConfig,
@@ -217,11 +218,33 @@ class RnCRegressor(
         self._n_features_out, self._y_dims = model.head.config.d, targets.ndim
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t)."""
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        output: Output = "mean",
+        quantiles: Sequence[float] | None = None,
+        confidence: float | None = None,
+    ) -> NDArray[np.float64] | Any:
+        """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t).
+
+        Args:
+            X: as in `fit`.
+            output: mean or median, (n,) or (n, t); quantiles, (n, q) or (n, t, q), a column for
+                each level; interval, as `predict_interval` gives it; full, a dict of mean, median,
+                quantiles, levels and what else the head says (`rnc.asked`).
+            quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
+            confidence: for the output interval; default: 0.9.
+        """
         validation.check_is_fitted(self)
-        predictions = self.model_.predict(self._new(X))
-        return predictions[:, 0] if self._y_dims == 1 else predictions
+        found = self.model_.predict(
+            self._new(X), output=output, quantiles=quantiles, confidence=confidence
+        )
+        if self._y_dims > 1:
+            return found
+        if isinstance(found, dict):
+            return of_one_target(found)
+        return _first_target(found) if isinstance(found, Intervals) else found[:, 0]
 
     def predict_interval(
         self, X: ArrayLike, confidence: float = 0.9, *, kind: str = "auto", joint: bool = False
@@ -238,7 +261,7 @@ class RnCRegressor(
         """
         validation.check_is_fitted(self)
         found = self.model_.predict_interval(self._new(X), confidence, kind=kind, joint=joint)
-        return Intervals(*(end[:, 0] for end in found)) if self._y_dims == 1 else found
+        return _first_target(found) if self._y_dims == 1 else found
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Features, as the encoder gives them: (n, ...) -> (n, d)."""
@@ -363,6 +386,11 @@ class RnCRegressor(
         if "model_" in state and state["model_"].input_shift.is_cuda:
             state = state | {"model_": copy.deepcopy(state["model_"]).cpu()}
         return state
+
+
+def _first_target(found: Intervals) -> Intervals:
+    """Both ends without the dimension of the targets."""
+    return Intervals(found.lower[:, 0], found.upper[:, 0])
 
 
 def _names(y: Any) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ save, load         config.json, model.safetensors and reference.safetensors
 import copy
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rnc.asked import Output, check_asked, read_asked
 from rnc.augment import TEST_VIEWS, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.batching import Answers, InFloat64, joined
@@ -35,12 +36,13 @@ from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.intervals.reference import REFERENCE_FILE, Reference
 from rnc.json_types import damaged
-from rnc.model_config import CONFIG_ADVICE, model_config_of
+from rnc.model_config import CONFIG_ADVICE, check_is_finished, check_is_run, model_config_of
 from rnc.model_config import CONFIG_FILE as CONFIG_FILE
 from rnc.model_config import CONVERTED_FROM as CONVERTED_FROM
 from rnc.model_config import FORMAT as FORMAT
 from rnc.model_config import ModelConfig as ModelConfig
 from rnc.model_config import read_config as read_config
+from rnc.weights import fill_weights
 
 MODEL_FILE = "model.safetensors"
 
@@ -110,25 +112,43 @@ class Regressor(nn.Module):
         self,
         data: Any,
         *,
+        output: Output = "mean",
+        quantiles: Sequence[float] | None = None,
+        confidence: float | None = None,
         images: str | Path | None = None,
         image_column: str = "auto",
         batch_size: int = 256,
-    ) -> NDArray[np.float64]:
+    ) -> NDArray[np.float64] | Any:
         """Predictions for raw data, in the units of the targets: (n, t); as of `rnc predict`.
 
         Args:
             data: a DataFrame, rows (n, p), signals (n, c, l), pictures of Pillow, pixels
                 (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as "photos/*.jpg";
                 of pictures and files also a list. `rnc.data.read_inputs` says more.
+            output: mean or median, (n, t); quantiles, (n, t, q); interval, as `predict_interval`
+                gives it; full, a dict of all that the head says. `rnc.asked` says more.
+            quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
+            confidence: for the output interval; default: 0.9.
             images: the folder that file names in a table are relative to.
             image_column: the column of these names; "auto" finds it.
             batch_size: how many samples are computed at once.
         """
-        inputs = self.prepare(data, images=images, image_column=image_column)
-        predictions = self.steady().predict_prepared(inputs.x, batch_size=batch_size)
+        check_asked(self.head, output, quantiles, confidence)
+        if output == "interval":
+            share = 0.9 if confidence is None else confidence
+            return self.predict_interval(
+                data, share, images=images, image_column=image_column, batch_size=batch_size
+            )
+        inputs, steady = self.prepare(data, images=images, image_column=image_column), self.steady()
+        found: NDArray[np.float64] | Any
+        if output == "mean":
+            found = predictions = steady.predict_prepared(inputs.x, batch_size=batch_size)
+        else:
+            _, outputs, predictions = steady.answer_prepared(inputs.x, batch_size=batch_size)
+            found = read_asked(self.head, outputs, output, quantiles)
         for note in inputs.notes + not_finite(predictions, inputs.names):
             warnings.warn(note, DataWarning, stacklevel=2)
-        return predictions
+        return found
 
     def predict_interval(
         self,
@@ -347,26 +367,13 @@ class Regressor(nn.Module):
         """
         folder = Path(folder)
         content, weights = read_config(folder, complete=True), folder / MODEL_FILE
-        if "evaluation_of" in content:
-            raise FileNotFoundError(
-                f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use "
-                "that run."
-            )
+        check_is_run(folder, content)
         with damaged(folder / CONFIG_FILE, CONFIG_ADVICE):
             model = cls(model_config_of(content), encoder)
-        if not weights.exists() and CONVERTED_FROM in content:
-            raise FileNotFoundError(
-                f"{folder} holds an encoder without a head. Train one on it: `rnc fit DATA "
-                f"--encoder-from {folder} --out RUN`."
-            )
-        if not weights.exists():
-            raise FileNotFoundError(
-                f"{folder} has no {MODEL_FILE}: the run is not finished. Continue it with "
-                f"`rnc resume {folder}`."
-            )
+        check_is_finished(weights, content)
         advice = f"`rnc resume {folder}` writes it again from its checkpoints; else fit again."
         with damaged(weights, advice):
-            fill(model, read_tensors(weights)[0])
+            fill_weights(model, read_tensors(weights)[0])
         model.folder = folder
         return model.eval()
 
@@ -374,15 +381,6 @@ class Regressor(nn.Module):
 def load(folder: str | Path, encoder: nn.Module | None = None) -> Regressor:
     """The trained model of a run folder; the same as `Regressor.load`."""
     return Regressor.load(folder, encoder)
-
-
-def fill(model: Regressor, weights: Mapping[str, Tensor]) -> None:
-    """Load weights; those of another model raise ValueError with the first difference."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        line = str(error).splitlines()[1:2] or [str(error)]
-        raise ValueError(f"it has the weights of another model: {line[0].strip()}") from error
 
 
 def without_head(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -83,3 +83,28 @@ def model_config_of(content: Mapping[str, Any]) -> ModelConfig:
         return config
     files = {"channels": 3, "fit": "crop", "side": stored_side(config.augment["size"])}
     return dataclasses.replace(config, preprocessing=files | config.preprocessing)
+
+
+def check_is_run(folder: Path, content: Mapping[str, Any]) -> None:
+    """Raise for a folder that is an evaluation of a run, by its config.json."""
+    if "evaluation_of" in content:
+        raise FileNotFoundError(
+            f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use that "
+            "run."
+        )
+
+
+def check_is_finished(weights: Path, content: Mapping[str, Any]) -> None:
+    """Raise if a run has no weights of its model, by their file and its config.json."""
+    folder = weights.parent
+    if weights.exists():
+        return
+    if CONVERTED_FROM in content:
+        raise FileNotFoundError(
+            f"{folder} holds an encoder without a head. Train one on it: `rnc fit DATA "
+            f"--encoder-from {folder} --out RUN`."
+        )
+    raise FileNotFoundError(
+        f"{folder} has no {weights.name}: the run is not finished. Continue it with `rnc resume "
+        f"{folder}`."
+    )

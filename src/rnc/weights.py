@@ -11,7 +11,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,15 @@ def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
             "they were trained with, in timm's naming."
         )
     encoder.load_state_dict(kept)
+
+
+def fill_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load weights; those of another model raise ValueError with the first difference."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        line = str(error).splitlines()[1:2] or [str(error)]
+        raise ValueError(f"it has the weights of another model: {line[0].strip()}") from error
 
 
 def weights_file(path: str | Path) -> Path:

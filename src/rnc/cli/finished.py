@@ -49,6 +49,15 @@ def predict(
         "their kind; auto: chosen when the run was fitted",
     ] = "auto",
     joint: Annotated[bool, "intervals that hold for all targets at once"] = False,
+    quantiles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVELS",
+            help="add quantiles T_q0.1, ... of these levels, as 0.1,0.5,0.9; for heads quantile, "
+            "gaussian and binned ones",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Predict with a finished run: images, folders, tables or arrays.
 
@@ -61,6 +70,8 @@ def predict(
         rnc predict runs/price new.csv -o - | head
 
         rnc predict runs/price new.csv --explain --confidence 0.9
+
+        rnc predict runs/price new.csv --quantiles 0.1,0.5,0.9
 
     Columns that the model does not use, such as an id, come first in the predictions; a true
     target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
@@ -90,6 +101,7 @@ def predict(
                 image_column=image_column,
                 skip_bad=skip_bad,
                 intervals=asked,
+                quantiles=() if quantiles is None else _levels(quantiles),
                 show=show,
             )
         for row in made.skipped:
@@ -102,6 +114,16 @@ def predict(
             console.print(f"{made.rows} rows of features in {embeddings}")
     if made.not_finite:
         raise typer.Exit(1)
+
+
+def _levels(text: str) -> list[float]:
+    """The levels that --quantiles names."""
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--quantiles needs levels with commas between, as 0.1,0.5,0.9; got {text!r}."
+        ) from None
 
 
 def evaluate(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.asked import check_asked, read_array
 from rnc.data.errors import DataError, not_finite_note
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Inputs, Skipped
@@ -21,7 +22,13 @@ from rnc.intervals import CalibrationRows
 from rnc.intervals.explanation import Explanation
 from rnc.model import Regressor
 from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, open_features, open_rows
-from rnc.run.predictions import NAME, extra_columns, given_columns, interval_columns
+from rnc.run.predictions import (
+    NAME,
+    extra_columns,
+    given_columns,
+    interval_columns,
+    quantile_columns,
+)
 
 ShowRows = Callable[[int, int, str], None]
 """What is told how many rows are done, of how many, and what is done with them."""
@@ -41,7 +48,7 @@ class NewPredictions(NamedTuple):
     frame: pd.DataFrame
     """A row per sample: its name; the columns of its table that the model does not use; its
     prediction for every target T in column T; the ends of its interval, if asked for, in T_lower
-    and T_upper; its extras (see `rnc.run.predictions`)."""
+    and T_upper, and quantiles in T_q0.1; its extras (see `rnc.run.predictions`)."""
     features: NDArray[np.float32] | None
     """(n, d), if they were asked for."""
     skipped: tuple[Skipped, ...]
@@ -64,6 +71,7 @@ def predict_run(
     features: bool = False,
     explain: int | None = None,
     intervals: AskedIntervals | None = None,
+    quantiles: Sequence[float] = (),
     progress: bool = True,
 ) -> NewPredictions:
     """Predictions of a run for new samples.
@@ -80,10 +88,11 @@ def predict_run(
         features: compute features, too.
         explain: find so many nearest training samples of each, too; None: none.
         intervals: which intervals to add; None: none.
+        quantiles: levels of quantiles to add, of a head that has some.
         progress: show a bar while images are decoded.
     """
     model = Regressor.load(folder)
-    predictor = _Predictor(model, intervals, explain)
+    predictor = _Predictor(model, intervals, explain, quantiles)
     inputs = model.prepare(
         data, images=images, image_column=image_column, skip_bad=skip_bad, progress=progress
     )
@@ -108,8 +117,16 @@ class _Predicted(NamedTuple):
 class _Predictor:
     """Makes rows of predictions, with what else is asked for; raises early for what cannot be."""
 
-    def __init__(self, model: Regressor, asked: AskedIntervals | None, explain: int | None) -> None:
-        self.model, self.asked, self.steady = model, asked, model.steady()
+    def __init__(
+        self,
+        model: Regressor,
+        asked: AskedIntervals | None,
+        explain: int | None,
+        levels: Sequence[float],
+    ) -> None:
+        self.model, self.asked, self.steady, self.levels = model, asked, model.steady(), levels
+        if levels:
+            check_asked(model.head, "quantiles", levels)
         self.explainer = None if explain is None else explainer_of(model, explain)
         self.maker = None if asked is None else maker_of(model)
         self.notes: tuple[str, ...] = ()
@@ -126,6 +143,9 @@ class _Predictor:
             confidence, kind, joint = self.asked
             found = self.maker.intervals(answers, confidence, kind=kind, joint=joint)
             columns |= interval_columns(found, targets)
+        if self.levels:
+            values = read_array(self.model.head, answers.outputs, "quantiles", self.levels)
+            columns |= quantile_columns(values, self.levels, targets)
         columns |= extra_columns(self.model, answers.features)
         explanation = None if self.explainer is None else self.explainer(answers.features)
         if explanation is not None:
@@ -179,6 +199,7 @@ def predict_to_files(
     image_column: str = "auto",
     skip_bad: bool = False,
     intervals: AskedIntervals | None = None,
+    quantiles: Sequence[float] = (),
     show: ShowRows = lambda done, total, what: None,
 ) -> WrittenPredictions:
     """Predict and write the predictions and, on request, features; all names are checked first.
@@ -197,6 +218,7 @@ def predict_to_files(
         image_column: as for `predict_run`.
         skip_bad: as for `predict_run`.
         intervals: as for `predict_run`.
+        quantiles: as for `predict_run`.
         show: takes how many rows are done, of how many, and what is done with them.
     """
     paths = [path for source in sources for path in expand(source)]
@@ -208,7 +230,7 @@ def predict_to_files(
     for file, known in files.items():
         check_output(file, known, run=folder, sources=paths, overwrite=overwrite)
     model = Regressor.load(folder)
-    predictor, config = _Predictor(model, intervals, explain), model.config
+    predictor, config = _Predictor(model, intervals, explain, quantiles), model.config
     size = stored_side(config.augment.get("size", 224))
     decoding = Decoding(size, skip_bad, None, progress=False)
     reader = InputReader(config.preprocessing, config.kind, images, image_column, decoding)

@@ -138,6 +138,18 @@ def interval_columns(found: Intervals, targets: Sequence[str]) -> dict[str, Colu
     }
 
 
+def quantile_columns(
+    quantiles: NDArray[np.float64], levels: Sequence[float], targets: Sequence[str]
+) -> dict[str, Columns]:
+    """Columns (n,) by name, T_q0.1 for each target T and level 0.1, of quantiles (n, t, q)."""
+    names = {(i, k): f"{t}_q{a}" for i, t in enumerate(targets) for k, a in enumerate(levels)}
+    if twice := [name for name in names.values() if name in targets]:
+        raise ValueError(
+            f"A quantile would be in column {twice[0]!r}, which is a target. Ask for other levels."
+        )
+    return {name: quantiles[:, i, k] for (i, k), name in names.items()}
+
+
 def parse_predictions(
     frame: pd.DataFrame, targets: Sequence[str], recorded: Mapping[str, str] | None = None
 ) -> Predictions:
