@@ -5,6 +5,7 @@ A crash, a full disk or a kill leaves the old file as it was. Nothing here reads
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -19,6 +20,7 @@ from torch import Tensor
 
 PART = ".part"
 """Ending of the names of files that are being written."""
+_PART_NAME = re.compile(rf"\..*{re.escape(PART)}|\.tmp\w{{6}}")  # the latter of safetensors itself
 LOCK_FILE = ".lock"
 """In a folder that a process writes to, or that a killed one wrote to; see `rnc.lock`."""
 
@@ -81,12 +83,13 @@ def contents(folder: Path) -> list[Path]:
 
 def sweep(folder: Path) -> None:
     """Delete the unfinished files of a killed process in a folder that nobody else writes to."""
-    for part in folder.glob(f".*{PART}"):
-        part.unlink(missing_ok=True)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if _is_part(path):
+            path.unlink(missing_ok=True)
 
 
 def _is_part(path: Path) -> bool:
-    return path.name.startswith(".") and path.name.endswith(PART)
+    return _PART_NAME.fullmatch(path.name) is not None
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:

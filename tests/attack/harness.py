@@ -3,7 +3,8 @@
 import traceback
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -36,30 +37,34 @@ class Attack:
 
     def __call__(self, try_case: TryCase) -> None:
         """Try all cases; fail with the first faults if there are any."""
+        self.try_all(
+            {f"case {n}": partial(try_case, generator(self.name, n)) for n in self.cases},
+            f"pytest tests/attack -k {self.name} --attack-cases 1 --attack-first NUMBER",
+        )
+
+    def try_all(self, cases: Mapping[str, Callable[[], Verdict]], repeat: str) -> None:
+        """Try cases that have names; `repeat` says how to repeat one."""
         faults = []
-        for number in self.cases:
-            outcome, text = self._outcome(try_case, number)
+        for name, case in cases.items():
+            outcome, text = _outcome(case)
             self.counts[outcome] += 1
             if outcome in FAULTS:
-                faults.append(f"case {number}, {outcome}: {text}")
+                faults.append(f"{name}, {outcome}: {text}")
         if faults:
-            pytest.fail("\n\n".join([self._summary(len(faults)), *faults[:SHOWN]]), pytrace=False)
+            head = f"{len(faults)} of {len(cases)} cases of {self.name!r} went wrong."
+            text = "\n\n".join([f"{head} To repeat one: {repeat}", *faults[:SHOWN]])
+            pytest.fail(text, pytrace=False)
 
-    def _outcome(self, try_case: TryCase, number: int) -> tuple[str, str]:
-        try:
-            return try_case(generator(self.name, number)), ""
-        except Silent as fault:
-            return "silent", str(fault)
-        except Lost as fault:
-            return "lost", str(fault)
-        except Exception:
-            return "tracebacks", traceback.format_exc()
 
-    def _summary(self, faults: int) -> str:
-        return (
-            f"{faults} of {len(self.cases)} cases of {self.name!r} went wrong. To repeat one: "
-            f"pytest tests/attack -k {self.name} --attack-cases 1 --attack-first NUMBER"
-        )
+def _outcome(case: Callable[[], Verdict]) -> tuple[str, str]:
+    try:
+        return case(), ""
+    except Silent as fault:
+        return "silent", str(fault)
+    except Lost as fault:
+        return "lost", str(fault)
+    except Exception:
+        return "tracebacks", traceback.format_exc()
 
 
 def generator(name: str, number: int) -> np.random.Generator:

@@ -1,179 +1,288 @@
-"""Kills at a write: a process dies at its n-th change of a file, and the same command goes on.
+"""Kills and Ctrl-C at every change of a file that a command makes; then the user goes on.
 
-What it leaves in the end must be what a process leaves that nobody killed.
+What is there in the end must be what a command leaves that nobody disturbed.
 """
 
+import csv
+import importlib
+import io
+import json
 import multiprocessing
 import os
+import re
+import shlex
 import shutil
 import signal
+import sqlite3
+import sys
 from collections.abc import Callable
-from itertools import count
-from multiprocessing.process import BaseProcess
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from attack.harness import Lost, Silent, Verdict
-from evaluation_cases import data_of, houses, with_config
-from rnc.experiments.plan import PlannedRun
-from rnc.experiments.store import Store
+from attack.tracer import Blow, Outcome, run
+from evaluation_cases import houses
 from rnc.files import read_tensors
-from rnc.run.fit import fit_run, resume_run
-from rnc.run.folder import RunFolder
-from rnc.run.other import evaluate_other
-from rnc.search import Choice, search
-from training_cases import columns, quick
 
 LIMIT = 240
-"""Seconds after which a victim is taken for hung."""
+"""Seconds after which a command is taken for hung."""
+_MODULES = "modules.txt"
+"""Names of all that the last command imported: the next forks have it."""
+_QUICK = "--preset quick --encoder mlp --epochs 2 --batch-size 16 --device cpu"
 
 
-# ------------------------------------------------------------------------------- what victims do
+@dataclass(frozen=True)
+class Command:
+    """What a user types, below a folder with data and finished runs."""
+
+    words: str
+    place: str
+    """The folder that it changes."""
+    before: str | None = None
+    """The folder that is copied there first."""
 
 
-def fit(folder: Path) -> None:
-    data, config = data_of(folder.parent / "houses.csv"), with_config(scheme="finetune")
-    if RunFolder(folder).exists:
-        list(resume_run(folder))
-    else:
-        list(fit_run(data.read(224), config, folder, data=data))
-
-
-def longer(folder: Path) -> None:
-    """Go on with a finished run to more epochs."""
-    if not folder.exists():
-        shutil.copytree(folder.parent / "run", folder)
-    list(resume_run(folder, epochs=3))
-
-
-def evaluate(folder: Path) -> None:
-    """Replace an evaluation of other data."""
-    if not folder.exists():
-        shutil.copytree(folder.parent / "other", folder)
-    evaluate_other(folder.parent / "run", folder.parent / "more.csv", out=folder, overwrite=True)
-
-
-def study(folder: Path) -> None:
-    space = {"lr": Choice([0.001, 0.002])}
-    list(search(columns(), quick(scheme="end2end"), folder, space=space, trials=2, heartbeat=1))
-
-
-def experiments(folder: Path) -> None:
-    table = columns()
-    for scheme in ("probe", "end2end"):
-        config = quick(scheme=scheme, epochs=2).resolve(len(table.rows("train")), table.kind)
-        Store(folder).finish(PlannedRun(table, config), lambda record: None)
-
-
-MODES: dict[str, Callable[[Path], None]] = {
-    "fit": fit,
-    "longer": longer,
-    "evaluate": evaluate,
-    "search": study,
-    "experiments": experiments,
+_FIT = f"fit houses.csv --target price --scheme finetune --head-epochs 2 --out run {_QUICK}"
+COMMANDS = {
+    "fit": Command(_FIT, "run"),
+    "fit --overwrite": Command(f"{_FIT} --overwrite --seed 1", "run", "finished"),
+    "resume --epochs": Command("resume run --epochs 3", "run", "finished"),
+    "evaluate": Command("evaluate run --data more.csv", "run", "finished"),
+    "evaluate --overwrite": Command(
+        "evaluate finished --data more.csv --out other --overwrite", "other", "evaluated"
+    ),
+    "evaluate --with": Command("evaluate run --with map --map-method pca", "run", "finished"),
+    "reproduce": Command(
+        f"reproduce main --data houses.csv --target price --seeds 1 {_QUICK} --method L1 "
+        "--method 'RnC(L1)' --out paper",
+        "paper",
+    ),
+    "search": Command(
+        f"search houses.csv --target price --scheme end2end {_QUICK} --choice lr=0.001,0.002 "
+        "--trials 2 --out study",
+        "study",
+    ),
 }
+INTERRUPTED = ("fit", "search")
+"""Commands that get Ctrl-C, too."""
 
 
-def victim(mode: str, folder: Path, kill_at: int | None, count_to: Path | None = None) -> None:
-    """Do what a mode says; die at a change of a file, or count the changes."""
+# ------------------------------------------------------------------------------ in a process
+
+
+def type_command(words: str, root: Path) -> int:
+    """The exit code of the command `rnc`, typed in a folder."""
+    from rnc.cli import main
+    from rnc.search import study
+
     torch.set_num_threads(1)
-    changes = count()
-    last = -1
-
-    def watched(change: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(*arguments: Any, **options: Any) -> Any:
-            nonlocal last
-            for _ in range(2):  # before and after it
-                last = next(changes)
-                if last == kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if _ == 0:
-                    result = change(*arguments, **options)
-            return result
-
-        return changed
-
-    if kill_at is not None or count_to is not None:
-        for name in ("touch", "replace", "unlink", "hardlink_to"):
-            setattr(Path, name, watched(getattr(Path, name)))
-        shutil.rmtree = watched(shutil.rmtree)
-    MODES[mode](folder)
-    if count_to is not None:
-        count_to.write_bytes(str(last + 1).encode())
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    study.time = _Clock(root)  # type: ignore[assignment]
+    sys.argv = ["rnc", *shlex.split(words)]
+    try:
+        main()
+        code = 0
+    except SystemExit as end:
+        code = int(end.code or 0)
+    (root / _MODULES).write_text("\n".join(sys.modules))
+    return code
 
 
-def start(*arguments: Any) -> int | None:
-    """The exit code of a victim; all are forks of one process that has imported what they need."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pytest", "lightning.fabric", "rnc.run.fit", "rnc.search"])
-    process: BaseProcess = context.Process(target=victim, args=arguments)
-    process.start()
-    process.join(timeout=LIMIT)
-    if process.is_alive():
-        process.kill()
-        raise Silent(f"{arguments} hangs")
-    return process.exitcode
+class _Clock:
+    """A clock for studies: who sleeps on it finds signs of life a minute older."""
+
+    def __init__(self, root: Path) -> None:
+        self.file = root / "study" / "study.db"
+
+    def sleep(self, seconds: float) -> None:
+        with closing(sqlite3.connect(self.file)) as base, base:
+            base.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 minute')")
+
+
+def _traced(words: str, root: Path, place: str, at: int | None, blow: Blow) -> Outcome:
+    """Run a command in a fork of this process, which has imported what it needs."""
+    os.chdir(root)
+    for module in (root / _MODULES).read_text().split() if (root / _MODULES).exists() else ():
+        if module not in sys.modules:
+            with suppress(Exception):  # as one that can only be imported from its package
+                importlib.import_module(module)
+    return run(partial(type_command, words, root), root / place, at, blow)
 
 
 # ----------------------------------------------------------------------------------- one case
 
 
 class Ground:
-    """A folder with data, finished runs, and what each mode leaves if nobody kills it."""
+    """A folder with data and finished runs, where commands are disturbed one after another."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        houses(folder / "houses.csv")
-        houses(folder / "more.csv", seed=3)
-        fit(folder / "run")
-        evaluate_other(folder / "run", folder / "houses.csv", out=folder / "other")
-        self.changes: dict[str, int] = {}
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        context = multiprocessing.get_context("forkserver")
+        self.pool = ProcessPoolExecutor(1, mp_context=context)
+        self.known: dict[str, tuple[str, ...]] = {}
+        houses(root / "houses.csv", n=60)
+        houses(root / "more.csv", n=60, seed=3)
+        self._whole("fit")
+        shutil.copytree(root / "whole-fit", root / "finished")
+        evaluate = "evaluate finished --data houses.csv --out evaluated"
+        assert self._type(evaluate, "evaluated").code == 0
 
-    def undisturbed(self, mode: str) -> int:
-        """How many changes of files a mode makes; its result is kept."""
-        if mode not in self.changes:
-            counted = self.folder / f"{mode}.count"
-            assert start(mode, self.folder / f"whole-{mode}", None, counted) == 0
-            self.changes[mode] = int(counted.read_bytes())
-        return self.changes[mode]
+    def changes(self, name: str) -> tuple[str, ...]:
+        """All changes of files that a command makes, if it is left alone; its result is kept."""
+        if name not in self.known:
+            self._whole(name)
+        return self.known[name]
 
-    def try_kill(self, rng: np.random.Generator) -> Verdict:
-        """Kill a mode at a change, let it go on, and compare."""
-        mode = str(rng.choice(list(MODES)))
-        at = int(rng.integers(self.undisturbed(mode)))
-        folder = self.folder / f"{mode}-{at}"
-        shutil.rmtree(folder, ignore_errors=True)
-        if start(mode, folder, at) != -signal.SIGKILL:
-            raise Silent(f"{mode} did not come to its change {at}")
-        if start(mode, folder, None) != 0:
-            raise Lost(f"{mode}, killed at change {at}, does not go on")
-        if difference := _difference(self.folder / f"whole-{mode}", folder):
-            raise Silent(f"{mode}, killed at change {at}, ends with another {difference}")
-        shutil.rmtree(folder)
+    def places(self, name: str, blow: Blow) -> list[int]:
+        """The changes at which a blow can make a difference.
+
+        A page of a database is not cut: that SQLite mends it is tested by SQLite. Python sees
+        Ctrl-C when it gets back from a library, and so after its last change in a row.
+        """
+        changes = self.changes(name)
+        if blow == "half":
+            return [k for k, one in enumerate(changes) if re.match("p?write (?!study.db)", one)]
+        if blow == "interrupt":
+            inside = r"(pwrite|ftruncate|write|renameat|unlink) (study\.db|.*\.tmp)"
+            return [k for k, one in enumerate(changes) if not re.match(inside, one)]
+        return list(range(len(changes)))
+
+    def try_blow(self, name: str, at: int, blow: Blow) -> Verdict:
+        """Disturb a command at a change, let the user go on, and compare."""
+        changes = self.changes(name)
+        what = f"{name}, {blow} at change {at} ({changes[at]})"
+        command = self._prepare(name)
+        struck = self._type(command.words, command.place, at, blow)
+        if blow == "interrupt":
+            _check_stopped(struck, what)
+        elif struck.code not in (0, -signal.SIGKILL):
+            raise Lost(f"{what}: it ended with {struck.code}:\n{struck.output}")
+        self._go_on(command, what)
+        place = self.root / command.place
+        if difference := _difference(self.root / f"whole-{name}", place):
+            raise Silent(f"{what}: in the end {difference}")
         return "right"
+
+    def _go_on(self, command: Command, what: str) -> None:
+        """Type the command again, or what its message says."""
+        again = self._type(command.words, command.place)
+        if again.code == 2 and (advice := re.search(r"Continue it with `rnc ([^`]+)`", _line(again))):
+            again = self._type(advice[1], command.place)
+        if again.code != 0:
+            raise Lost(f"{what}: it does not go on ({again.code}):\n{again.output}")
+        if "Traceback" in again.output:
+            raise Lost(f"{what}: a traceback on going on:\n{again.output}")
+
+    def _whole(self, name: str) -> None:
+        command, whole = self._prepare(name), self.root / f"whole-{name}"
+        outcome = self._type(command.words, command.place)
+        assert outcome.code == 0, outcome.output
+        self.known[name] = outcome.changes
+        (self.root / command.place).rename(whole)
+
+    def _prepare(self, name: str) -> Command:
+        """Put everything where the command is to find it."""
+        command = COMMANDS[name]
+        place = self.root / command.place
+        shutil.rmtree(place, ignore_errors=True)
+        if command.before is not None:
+            shutil.copytree(self.root / command.before, place)
+        return command
+
+    def _type(
+        self, words: str, place: str, at: int | None = None, blow: Blow = "kill"
+    ) -> Outcome:
+        future = self.pool.submit(_traced, words, self.root, place, at, blow)
+        return future.result(timeout=LIMIT)
+
+    def close(self) -> None:
+        self.pool.shutdown()
+
+
+def _line(outcome: Outcome) -> str:
+    return " ".join(outcome.output.split())
+
+
+def _check_stopped(outcome: Outcome, what: str) -> None:
+    """Raise unless a command took Ctrl-C as it should."""
+    if "Traceback" in outcome.output:
+        raise Lost(f"{what}: a traceback:\n{outcome.output}")
+    if outcome.code == 0:
+        return  # it came when all was done
+    advice = ("Continue with: rnc resume", "The same command", "No run was begun")
+    if outcome.code != 130 or not any(words in _line(outcome) for words in advice):
+        raise Silent(f"{what}: it ended with {outcome.code}:\n{outcome.output}")
+
+
+# ---------------------------------------------------------------------------------- comparison
+
+_LEFT = re.compile(r"\..+\.part|\.tmp\w{6}|\.lock")
+_NOT_COMPARED = ("study.db", "study.db-journal")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of a result by their names; checkpoints of what is finished may differ."""
+    paths = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        name: path
+        for name, path in paths.items()
+        if path.name not in _NOT_COMPARED and path.parent.name != "checkpoint"
+    }
+
+
+def _may_stay(path: Path, result: Path) -> bool:
+    """Whether a file is what a killed process left where several processes may write."""
+    shared = (result / "study.json", result / "main.md", result / "analyses" / "map.json")
+    return _LEFT.fullmatch(path.name) is not None and any(
+        file.exists() and path.parent == file.parent for file in shared
+    )
 
 
 def _difference(whole: Path, parts: Path) -> str | None:
-    """The first file of a result that differs, or is missing; None for none."""
-    for path in sorted(whole.rglob("*")):
-        name, other = path.relative_to(whole), parts / path.relative_to(whole)
-        is_result = path.name in ("predictions.csv", "best.json") or "analyses" in name.parts
-        if path.name == "model.safetensors":
-            mine, theirs = read_tensors(path)[0], read_tensors(other)[0]
-            if any(not torch.equal(mine[key], theirs[key]) for key in mine):
-                return str(name)
-        elif path.name == "scores.json":
-            if RunFolder(path.parent).scores["test"] != RunFolder(other.parent).scores["test"]:
-                return str(name)
-        elif is_result and path.suffix in (".csv", ".json") and _best(path) != _best(other):
-            return str(name)
+    """How two results differ, in words; None for not at all."""
+    wanted, got = _files(whole), _files(parts)
+    got = {name: path for name, path in got.items() if not _may_stay(path, parts)}
+    if wanted.keys() != got.keys():
+        return f"other files: {sorted(wanted.keys() ^ got.keys())}"
+    for name, path in wanted.items():
+        if place := _first_difference(_content(path), _content(got[name])):
+            return f"another {name}: {place}"
     return None
 
 
-def _best(path: Path) -> str:
-    """The text of a file; which number a trial has depends on how often it was stopped."""
-    lines = path.read_text().splitlines() if path.exists() else []
-    return "\n".join(line for line in lines if '"trial":' not in line)
+def _first_difference(a: Any, b: Any, where: str = "") -> str | None:
+    """The first place where two contents differ, and both of it."""
+    if a == b:
+        return None
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        return next(filter(None, (_first_difference(a[k], b[k], f"{where}/{k}") for k in a)))
+    return f"{where} is {b!s:.300}, not {a!s:.300}"
+
+
+def _content(path: Path) -> Any:
+    """What a file says, but for times and the numbers of trials."""
+    if path.suffix == ".safetensors":
+        tensors, note = read_tensors(path)
+        return {name: (value.shape, value.numpy().tobytes()) for name, value in tensors.items()}
+    if path.name == "trials.csv":
+        rows = csv.DictReader(io.StringIO(path.read_text()))
+        return sorted((row["lr"], row["validation_error"]) for row in rows if row["state"] == "complete")
+    if path.name == "history.csv":
+        return [row | {"seconds": ""} for row in csv.DictReader(io.StringIO(path.read_text()))]
+    if path.suffix == ".json":
+        return _timeless(json.loads(path.read_text()))
+    if path.suffix == ".html":
+        return None
+    return path.read_bytes()
+
+
+def _timeless(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {k: _timeless(v) for k, v in content.items() if k not in ("seconds", "trial")}
+    return [_timeless(one) for one in content] if isinstance(content, list) else content

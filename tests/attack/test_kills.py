@@ -1,16 +1,50 @@
-"""Processes that are killed while they write."""
+"""Commands that are killed, or get Ctrl-C, while they write: a few places in CI, all on demand."""
+
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from attack.harness import Attack
-from attack.kills_cases import Ground
+from attack.kills_cases import COMMANDS, INTERRUPTED, Ground
+from attack.tracer import needs_tracing
+
+PIECES = 10
+"""Tests that share the places of a command, so that several processes can share them out."""
+CI_COMMANDS = ("fit", "evaluate", "reproduce", "search")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "piece" in metafunc.fixturenames:
+        is_asked = metafunc.config.getoption("attack_cases", None) is not None
+        cases = [(name, piece) for name in COMMANDS for piece in range(PIECES)]
+        metafunc.parametrize(
+            ("name", "piece"), cases if is_asked else [(name, None) for name in CI_COMMANDS]
+        )
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return Ground(tmp_path_factory.mktemp("kills"))
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    ground = Ground(tmp_path_factory.mktemp("kills"))
+    yield ground
+    ground.close()
 
 
-@pytest.mark.attack("kills", share=0.02, ci=2)
-def test_kills(attack: Attack, ground: Ground) -> None:
-    attack(ground.try_kill)
+@needs_tracing
+def test_kills(
+    name: str, piece: int | None, ground: Ground, request: pytest.FixtureRequest
+) -> None:
+    blows = ("kill", "half", "interrupt") if name in INTERRUPTED else ("kill", "half")
+    for blow in blows:
+        places = ground.places(name, blow)
+        step = len(places) // 2 if piece is None else PIECES
+        cases = {
+            f"change {at}": partial(ground.try_blow, name, at, blow)
+            for at in places[step // 2 if piece is None else piece :: step]
+        }
+        attack = Attack(f"{blow}: {name}", range(0))
+        repeat = f"pytest tests/attack/test_kills.py -k '{name}' --attack-cases 1"
+        try:
+            attack.try_all(cases, repeat)
+        finally:
+            request.node.user_properties.append(("attack", (attack.name, dict(attack.counts))))

@@ -28,7 +28,7 @@ from rnc.model import Regressor, read_config
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
-from rnc.run.folder import RunFolder
+from rnc.run.folder import RUN_FOLDERS, RunFolder
 from rnc.run.neighbours import with_neighbours
 from rnc.run.reference import reference_of
 from rnc.run.resume import as_started, check_same_data, filled_in
@@ -126,7 +126,7 @@ def fit_run(
     check_training(model, table, config, objective, encoder_weights)
     entries = {
         "fit": asked.to_json(),
-        **filled_in(config, table),
+        **filled_in(config, table, run if resume else None),
         "data": {} if data is None else data.to_json(),
         "command": command,
         "environment": environment(),
@@ -176,7 +176,7 @@ def _begin(
     run: RunFolder, model: Regressor, table: Table, entries: dict[str, Any] | None, *, resume: bool
 ) -> None:
     """Write what a run folder has before training; without entries, config.json stays."""
-    for folder in (run.path, (run.path / ENCODER_FILE).parent):
+    for folder in (run.path, *(run.path / name for name in RUN_FOLDERS)):
         sweep(folder)
     if entries is not None:
         model.save_config(run.path, entries)

@@ -29,10 +29,19 @@ def check_same_data(run: RunFolder, table: Table) -> None:
         )
 
 
-def filled_in(config: FitConfig, table: Table) -> dict[str, Any]:
-    """Entries of config.json: what a config stands for on these data in this version."""
+def filled_in(
+    config: FitConfig, table: Table, resumed: RunFolder | None = None
+) -> dict[str, Any]:
+    """Entries of config.json: what a config stands for on these data in this version.
+
+    Learning rates of a resumed run stay what they were: `as_started` has set one for all.
+    """
     resolved = config.resolve(len(table.rows("train")), table.kind)
-    return {"resolved": resolved.to_json(), "rates": _rates(resolved)}
+    entries = {"resolved": resolved.to_json(), "rates": _rates(resolved)}
+    if resumed is not None and (before := resumed.config.get("resolved")):
+        entries["resolved"]["lr"] = before["lr"]
+        entries["rates"] = resumed.config.get("rates", entries["rates"])
+    return entries
 
 
 def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
