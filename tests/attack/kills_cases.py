@@ -4,7 +4,6 @@ What is there in the end must be what a command leaves that nobody disturbed.
 """
 
 import csv
-import importlib
 import io
 import json
 import multiprocessing
@@ -17,7 +16,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,12 +27,10 @@ import torch
 from attack.harness import Lost, Silent, Verdict
 from attack.tracer import Blow, Outcome, run
 from evaluation_cases import houses
-from rnc.files import read_tensors
+from rnc.files import LOCK_FILE, read_tensors
 
 LIMIT = 240
 """Seconds after which a command is taken for hung."""
-_MODULES = "modules.txt"
-"""Names of all that the last command imported: the next forks have it."""
 _QUICK = "--preset quick --encoder mlp --epochs 2 --batch-size 16 --device cpu"
 
 
@@ -50,6 +47,11 @@ class Command:
 
 _FIT = f"fit houses.csv --target price --scheme finetune --head-epochs 2 --out run {_QUICK}"
 COMMANDS = {
+    "search": Command(
+        f"search houses.csv --target price --scheme end2end {_QUICK} --choice lr=0.001,0.002 "
+        "--trials 2 --out study",
+        "study",
+    ),
     "fit": Command(_FIT, "run"),
     "fit --overwrite": Command(f"{_FIT} --overwrite --seed 1", "run", "finished"),
     "resume --epochs": Command("resume run --epochs 3", "run", "finished"),
@@ -62,11 +64,6 @@ COMMANDS = {
         f"reproduce main --data houses.csv --target price --seeds 1 {_QUICK} --method L1 "
         "--method 'RnC(L1)' --out paper",
         "paper",
-    ),
-    "search": Command(
-        f"search houses.csv --target price --scheme end2end {_QUICK} --choice lr=0.001,0.002 "
-        "--trials 2 --out study",
-        "study",
     ),
 }
 INTERRUPTED = ("fit", "search")
@@ -90,7 +87,6 @@ def type_command(words: str, root: Path) -> int:
         code = 0
     except SystemExit as end:
         code = int(end.code or 0)
-    (root / _MODULES).write_text("\n".join(sys.modules))
     return code
 
 
@@ -105,13 +101,19 @@ class _Clock:
             base.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 minute')")
 
 
+_warm: set[str] = set()
+"""Commands that this process knows: their forks start with what they import and cache."""
+
+
 def _traced(words: str, root: Path, place: str, at: int | None, blow: Blow) -> Outcome:
-    """Run a command in a fork of this process, which has imported what it needs."""
+    """Run a command in a fork of this process."""
     os.chdir(root)
-    for module in (root / _MODULES).read_text().split() if (root / _MODULES).exists() else ():
-        if module not in sys.modules:
-            with suppress(Exception):  # as one that can only be imported from its package
-                importlib.import_module(module)
+    command = words.split()[0]
+    if command not in _warm and not (root / place).exists():
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            type_command(words, root)
+        _warm.add(command)
+        shutil.rmtree(root / place)
     return run(partial(type_command, words, root), root / place, at, blow)
 
 
@@ -222,7 +224,7 @@ def _check_stopped(outcome: Outcome, what: str) -> None:
 
 # ---------------------------------------------------------------------------------- comparison
 
-_LEFT = re.compile(r"\..+\.part|\.tmp\w{6}|\.lock")
+_LEFT = re.compile(r"\..+\.part|\.tmp\w{6}")
 _NOT_COMPARED = ("study.db", "study.db-journal")
 
 
@@ -232,7 +234,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {
         name: path
         for name, path in paths.items()
-        if path.name not in _NOT_COMPARED and path.parent.name != "checkpoint"
+        if path.name not in (*_NOT_COMPARED, LOCK_FILE) and path.parent.name != "checkpoint"
     }
 
 
