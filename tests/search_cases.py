@@ -1,6 +1,8 @@
 """What the tests of a study share."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pandas as pd
 
@@ -44,3 +46,16 @@ def changed(monkeypatch, first, then=None):
 
     monkeypatch.setattr(study_file, "train", train)
     return calls
+
+
+class Clock:
+    """A clock for a study: who sleeps on it finds all signs of life older, at once."""
+
+    def __init__(self, database, seconds):
+        self.database, self.seconds, self.sleeps = database, seconds, 0
+
+    def sleep(self, seconds):
+        self.sleeps += 1
+        older = f"datetime(heartbeat, '-{self.seconds} seconds')"
+        with closing(sqlite3.connect(self.database)) as base, base:
+            base.execute(f"UPDATE trial_heartbeats SET heartbeat = {older}")

@@ -44,9 +44,20 @@ def test_a_killed_run_goes_on_from_its_folder_alone(tmp_path: Path) -> None:
 
 def test_a_finished_run_that_is_resumed_stays_the_same(tmp_path: Path) -> None:
     run = fitted(tmp_path / "run", houses(tmp_path / "houses.csv"))
-    before = weights_in(run.path)
+    before, config = weights_in(run.path), run.config
     list(resume_run(run.path, epochs=2))
     assert same(before, weights_in(run.path))
+    assert RunFolder(run.path).config == config  # and so the learning rate is still the preset's
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+    run = fitted(tmp_path / "run", houses(tmp_path / "houses.csv"))
+    left = [run.path / ".tmpAb3dE9", run.path / "analyses" / ".pca.json.0123abcd.part"]
+    for path in left:  # the first is of safetensors, which has names of its own
+        path.write_bytes(b"half")
+    files = {path for path in run.path.rglob("*") if path not in left}
+    list(resume_run(run.path))
+    assert set(run.path.rglob("*")) == files
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import sys
-import time
 from importlib import import_module, reload
 
 import numpy as np
@@ -17,7 +16,7 @@ from rnc.config import FitConfig
 from rnc.files import read_tensors
 from rnc.search import Choice, Range, check_space, default_space, without_test
 from rnc.search import study as study_file
-from search_cases import BASE, RATES, TABLE, best_of, changed, frame_of, record, run
+from search_cases import BASE, RATES, TABLE, Clock, best_of, changed, frame_of, record, run
 
 
 @pytest.fixture
@@ -252,9 +251,9 @@ def test_an_error_stops_the_search_and_is_tried_three_times_more(tmp_path, monke
 
 
 @pytest.mark.parametrize("signs", [0, 1])
-def test_a_trial_whose_worker_is_silent_is_done_by_another(tmp_path, written, signs):
+def test_a_trial_whose_worker_is_silent_is_done_by_another(tmp_path, written, signs, monkeypatch):
     space = {"lr": Choice([0.1, 0.2])}
-    run(tmp_path / "s", space, trials=1, heartbeat=1)
+    run(tmp_path / "s", space, trials=1, heartbeat=1000)
     url = f"sqlite:///{tmp_path / 's' / 'study.db'}"
     with study_file._quietly():
         dead = optuna.storages.RDBStorage(url, heartbeat_interval=1)
@@ -264,11 +263,12 @@ def test_a_trial_whose_worker_is_silent_is_done_by_another(tmp_path, written, si
     value = trial.suggest_categorical("lr", [0.1, 0.2])
     for _ in range(signs):  # of life; it may have died before the first
         dead.record_heartbeat(trial._trial_id)
-    started, waited = time.monotonic(), []
-    (again,) = run(tmp_path / "s", space, heartbeat=1, show=lambda *what: waited.append(what[2]))
+    clock, waited = Clock(tmp_path / "s" / "study.db", 1000), []
+    monkeypatch.setattr(study_file, "time", clock)
+    (again,) = run(tmp_path / "s", space, heartbeat=1000, show=lambda *what: waited.append(what[2]))
     assert again.params == {"lr": value}
     assert again.repeats == (1,)
-    assert time.monotonic() - started > 2
+    assert clock.sleeps in (3, 4)  # three heartbeats, and some seconds of the computer's own
     assert waited[0] == "waiting for 1 trials of other workers"
     assert frame_of(tmp_path / "s")["state"].tolist() == ["complete", "failed", "complete"]
 

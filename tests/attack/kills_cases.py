@@ -12,11 +12,9 @@ import re
 import shlex
 import shutil
 import signal
-import sqlite3
 import sys
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +26,7 @@ from attack.harness import Lost, Silent, Verdict
 from attack.tracer import Blow, Outcome, run
 from evaluation_cases import houses
 from rnc.files import LOCK_FILE, read_tensors
+from search_cases import Clock
 
 LIMIT = 240
 """Seconds after which a command is taken for hung."""
@@ -80,7 +79,7 @@ def type_command(words: str, root: Path) -> int:
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    study.time = _Clock(root)  # type: ignore[assignment]
+    study.time = Clock(root / "study" / "study.db", 60)  # nobody waits for the dead
     sys.argv = ["rnc", *shlex.split(words)]
     try:
         main()
@@ -88,17 +87,6 @@ def type_command(words: str, root: Path) -> int:
     except SystemExit as end:
         code = int(end.code or 0)
     return code
-
-
-class _Clock:
-    """A clock for studies: who sleeps on it finds signs of life a minute older."""
-
-    def __init__(self, root: Path) -> None:
-        self.file = root / "study" / "study.db"
-
-    def sleep(self, seconds: float) -> None:
-        with closing(sqlite3.connect(self.file)) as base, base:
-            base.execute("UPDATE trial_heartbeats SET heartbeat = datetime(heartbeat, '-1 minute')")
 
 
 _warm: set[str] = set()
@@ -174,7 +162,9 @@ class Ground:
     def _go_on(self, command: Command, what: str) -> None:
         """Type the command again, or what its message says."""
         again = self._type(command.words, command.place)
-        if again.code == 2 and (advice := re.search(r"Continue it with `rnc ([^`]+)`", _line(again))):
+        if again.code == 2 and (
+            advice := re.search(r"Continue it with `rnc ([^`]+)`", _line(again))
+        ):
             again = self._type(advice[1], command.place)
         if again.code != 0:
             raise Lost(f"{what}: it does not go on ({again.code}):\n{again.output}")
@@ -197,9 +187,7 @@ class Ground:
             shutil.copytree(self.root / command.before, place)
         return command
 
-    def _type(
-        self, words: str, place: str, at: int | None = None, blow: Blow = "kill"
-    ) -> Outcome:
+    def _type(self, words: str, place: str, at: int | None = None, blow: Blow = "kill") -> Outcome:
         future = self.pool.submit(_traced, words, self.root, place, at, blow)
         return future.result(timeout=LIMIT)
 
@@ -270,11 +258,13 @@ def _first_difference(a: Any, b: Any, where: str = "") -> str | None:
 def _content(path: Path) -> Any:
     """What a file says, but for times and the numbers of trials."""
     if path.suffix == ".safetensors":
-        tensors, note = read_tensors(path)
+        tensors, _ = read_tensors(path)
         return {name: (value.shape, value.numpy().tobytes()) for name, value in tensors.items()}
     if path.name == "trials.csv":
         rows = csv.DictReader(io.StringIO(path.read_text()))
-        return sorted((row["lr"], row["validation_error"]) for row in rows if row["state"] == "complete")
+        return sorted(
+            (row["lr"], row["validation_error"]) for row in rows if row["state"] == "complete"
+        )
     if path.name == "history.csv":
         return [row | {"seconds": ""} for row in csv.DictReader(io.StringIO(path.read_text()))]
     if path.suffix == ".json":

@@ -7,9 +7,10 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,18 @@ class Truth:
     def cells(self) -> list[list[Any]]:
         """Rows of values."""
         return [list(row) for row in zip(*self.columns.values(), strict=True)]
+
+
+class Case(NamedTuple):
+    """A file or frame to read, and what must come of it."""
+
+    source: Path | pd.DataFrame
+    truth: Truth
+    expected: str = "right"
+    """right, refused, or either; "any": nothing is known but that it must not crash."""
+    options: dict[str, Any] = {}  # noqa: RUF012
+    check: Callable[[Table], None] | None = None
+    """Instead of comparing with the truth."""
 
 
 def pick(rng: Rng, choices: Any) -> Any:

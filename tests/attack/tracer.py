@@ -47,10 +47,13 @@ _TRACE_ME, _CONTINUE, _GET_REGISTERS, _SET_REGISTERS, _TO_EXIT, _SET_OPTIONS = (
 )
 _OPTIONS = 0x01 | 0x02 | 0x04 | 0x08 | 0x80 | 0x100000  # exits of calls, forks, threads, filters
 _AT_FILTER, _WALL = signal.SIGTRAP | 7 << 8, 0x40000000
+# fmt: off
 _REGISTERS = (
-    "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss "
-    "fs_base gs_base ds es fs gs"
-).split()
+    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi",
+    "rdi", "orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs",
+    "gs",
+)
+# fmt: on
 
 
 class _Registers(ctypes.Structure):
@@ -197,7 +200,6 @@ class _Tracer:
             os.waitpid(thread, _WALL)
         os.kill(self.child, signal.SIGKILL)
 
-
     def _is_none(self, change: str, path: str) -> bool:
         """Whether a call leaves everything as it is."""
         is_made = change.startswith("mkdir") and os.path.lexists(path)
@@ -224,12 +226,12 @@ def _path_of(thread: int, registers: _Registers) -> str:
 def _absolute(thread: int, start: str, path: str) -> str:
     if path.startswith("/"):
         return path
-    return f"{os.readlink(f'/proc/{thread}/{start}')}/{path}"
+    return f"{Path(f'/proc/{thread}/{start}').readlink()}/{path}"
 
 
 def _open_file(thread: int, number: int) -> str:
     try:
-        return os.readlink(f"/proc/{thread}/fd/{number & 0xFFFFFFFF}")
+        return str(Path(f"/proc/{thread}/fd/{number & 0xFFFFFFFF}").readlink())
     except OSError:
         return ""
 

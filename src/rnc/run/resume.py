@@ -29,9 +29,7 @@ def check_same_data(run: RunFolder, table: Table) -> None:
         )
 
 
-def filled_in(
-    config: FitConfig, table: Table, resumed: RunFolder | None = None
-) -> dict[str, Any]:
+def filled_in(config: FitConfig, table: Table, resumed: RunFolder | None = None) -> dict[str, Any]:
     """Entries of config.json: what a config stands for on these data in this version.
 
     Learning rates of a resumed run stay what they were: `as_started` has set one for all.
