@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from rnc.interval_maker import IntervalMaker
 from rnc.intervals import CalibrationRows, Intervals, least_rows
 from rnc.intervals.promise import promised_coverage
 from rnc.metrics import Columns
@@ -28,9 +27,8 @@ COST_OF_REUSE = (
 )
 
 
-def possible_confidences(maker: IntervalMaker | None) -> tuple[float, ...]:
-    """Those of CONFIDENCES that a model has calibration rows for."""
-    rows = 0 if maker is None else len(maker.rows)
+def possible_confidences(rows: int) -> tuple[float, ...]:
+    """Those of CONFIDENCES that so many calibration rows are enough for."""
     return tuple(confidence for confidence in CONFIDENCES if least_rows(confidence) <= rows)
 
 

@@ -204,7 +204,7 @@ def _predict(
         math.ceil(len(samples) / _BATCH),
     )
     kept, predictions, extras, done = [], [], [], 0
-    found, confidences = [], possible_confidences(maker)
+    found, confidences = [], possible_confidences(0 if maker is None else len(maker.rows))
     while several := list(islice(batches, _TOGETHER)):
         features = np.concatenate(several)
         with torch.no_grad():

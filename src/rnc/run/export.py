@@ -12,7 +12,8 @@ Predictions are float64 as those of `Regressor`, since in float32 a date loses i
 The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
 `input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
 `levels` are those of the quantiles. `test_views` says what the graph averages features over; it
-makes these views of its inputs itself.
+makes these views of its inputs itself. `intervals`, of a model that has calibration rows, are the
+margins of plain intervals by confidence; `rnc.run.coverage` says which confidences.
 """
 
 import copy
@@ -33,7 +34,10 @@ from rnc.augment.configs import ImageAugment
 from rnc.augment.images import EVAL_RESIZE
 from rnc.files import write_file
 from rnc.heads import LEVELS, Head, HeadConfig
+from rnc.interval_maker import kept_calibration
+from rnc.intervals import Conformal, conformal_margin
 from rnc.model import FORMAT, Regressor
+from rnc.run.coverage import COST_OF_REUSE, possible_confidences
 from rnc.run.predictions import extras_of
 
 METADATA = "rank-n-contrast"
@@ -235,7 +239,26 @@ def _metadata(model: Regressor) -> dict[str, Any]:
         "levels": list(_levels(model.head)),
         "prepare": {**config.preprocessing, **constants},
         "steps": steps,
+        **_margins(model),
     }
+
+
+def _margins(model: Regressor) -> dict[str, Any]:
+    """The constants of plain intervals, which hold for any model; other kinds need more."""
+    rows = kept_calibration(model)
+    if rows is None:
+        return {}
+    plain = Conformal(rows.predictions, rows.targets, period=rows.period).scores
+    margins = {
+        f"{confidence:g}": [conformal_margin(scores, confidence) for scores in plain.T]
+        for confidence in possible_confidences(len(rows))
+    }
+    use = "The interval of a confidence goes from prediction - margin to prediction + margin, with "
+    use += "a margin for each target, in its units"
+    use += "." if rows.period is None else "; both ends are modulo period, and it is an arc."
+    reuse = {"cost": COST_OF_REUSE} if rows.is_reused else {}
+    period = {} if rows.period is None else {"period": rows.period}
+    return {"intervals": {"margins": margins, **period, "steps": [use], **reuse}}
 
 
 def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
