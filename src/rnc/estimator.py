@@ -27,8 +27,8 @@ from rnc.config import (
     Switch,
     TestViews,
 )
-from rnc.data.splits import CALIBRATION, make_split
 from rnc.data.table import Table, table_from_arrays
+from rnc.estimator_rows import checked_weights, fractions_of, names_of, validated_by_training_rows
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
 from rnc.interval_maker import calibrate
@@ -184,11 +184,12 @@ class RnCRegressor(
         """
         inputs = self._checked(X, reset=True)
         targets = self._checked_targets(y)
-        weights = self._checked_weights(sample_weight, len(targets))
+        weights = checked_weights(sample_weight, len(targets))
         utils.check_consistent_length(inputs, targets, groups)
         config = self._config()
         group = None if groups is None else np.asarray(groups)
-        fractions = self._fractions(targets, group, weights, config.seed)
+        share = self.validation_fraction
+        fractions = fractions_of(share, targets, group, weights, config.seed)
         table = table_from_arrays(
             inputs,
             targets,
@@ -198,9 +199,9 @@ class RnCRegressor(
             split_seed=config.seed,
             calibration_share=self.calibration_share,
         )
-        table = dataclasses.replace(table, target_names=_names(y) or table.target_names)
+        table = dataclasses.replace(table, target_names=names_of(y) or table.target_names)
         if fractions[1] == 0:
-            table = _validated_by_training_rows(table)
+            table = validated_by_training_rows(table)
         if config.batch_size is not None:
             batch_size = min(config.batch_size, len(table.rows("train")))
             config = dataclasses.replace(config, batch_size=batch_size)
@@ -338,40 +339,6 @@ class RnCRegressor(
         )
         return targets
 
-    def _checked_weights(
-        self, sample_weight: ArrayLike | None, n: int
-    ) -> NDArray[np.float64] | None:
-        """One weight per row, or None for equal ones; the table checks their values."""
-        if sample_weight is None:
-            return None
-        weights = np.asarray(sample_weight, dtype=np.float64)
-        weights = np.full(n, weights) if weights.ndim == 0 else weights
-        if weights.shape != (n,):
-            raise ValueError(
-                f"sample_weight must have one weight per row, ({n},); got shape {weights.shape}."
-            )
-        return weights
-
-    def _fractions(
-        self,
-        y: NDArray[np.float64],
-        group: NDArray[Any] | None,
-        weights: NDArray[np.float64] | None,
-        seed: int,
-    ) -> tuple[float, float, float]:
-        """Shares of training, validation and test rows; without validation rows where too few."""
-        share = self.validation_fraction
-        if not 0 <= share < 1:
-            raise ValueError(f"validation_fraction must be a share in 0 <= f < 1; got {share!r}.")
-        if len(y) * share < 1 or (group is not None and len(pd.unique(group)) < 2):
-            return (1.0, 0.0, 0.0)
-        fractions = (1 - share, share, 0.0)
-        columns = y.reshape(len(y), -1)
-        trains = make_split(columns, group=group, fractions=fractions, seed=seed) == "train"
-        varies = (np.ptp(columns[trains], axis=0) > 0).all()
-        counts = weights is None or (weights[trains].any() and weights[~trains].any())
-        return fractions if varies and counts else (1.0, 0.0, 0.0)
-
     def __sklearn_tags__(self) -> utils.Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
@@ -391,28 +358,3 @@ class RnCRegressor(
 def _first_target(found: Intervals) -> Intervals:
     """Both ends without the dimension of the targets."""
     return Intervals(found.lower[:, 0], found.upper[:, 0])
-
-
-def _names(y: Any) -> tuple[str, ...]:
-    """The names of the targets, where y has some."""
-    if isinstance(y, pd.DataFrame):
-        return tuple(str(name) for name in y.columns)
-    return (str(y.name),) if isinstance(y, pd.Series) and y.name is not None else ()
-
-
-def _validated_by_training_rows(table: Table) -> Table:
-    """The same with all its training rows twice: once to train on, once to validate."""
-    train, calibration = table.rows("train"), table.rows(CALIBRATION)
-    twice = np.concatenate([train, train, calibration])
-    counts = (len(train), len(train), len(calibration))
-    split = np.repeat(["train", "val", CALIBRATION], counts)
-    return dataclasses.replace(
-        table,
-        x=table.x[twice],
-        y=table.y[twice],
-        names=table.names[twice],
-        group=None if table.group is None else table.group[twice],
-        weight=None if table.weight is None else table.weight[twice],
-        split=split,
-        raw=None,
-    )
