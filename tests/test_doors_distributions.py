@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import rnc
 from rnc import Regressor, RnCRegressor
-from rnc.cli import app
+from rnc.cli import app, terminal
 from rnc.heads import LEVELS, head_config
 from rnc.metrics.distributions import pinball
 from rnc.run.predict import predict_run
@@ -163,3 +163,15 @@ def test_a_target_with_the_name_of_a_quantile_is_not_overwritten(
     model.save(tmp_path)
     with pytest.raises(ValueError, match=r"column 'dose_q0\.1', which is a target"):
         predict_run(tmp_path, columns(5), quantiles=[0.1])
+
+
+def test_the_end_of_a_training_shows_how_to_get_them(
+    fitted: RnCRegressor, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    for name in ("print_scores", "print_answer"):
+        monkeypatch.setattr(terminal, name, lambda folder: None)
+    monkeypatch.setattr(terminal, "tell", told.append)
+    monkeypatch.setattr("rnc.report.write_report", lambda runs: "report.html")
+    terminal.print_finished(run)
+    assert told == [f"Predict: rnc predict {run} NEW -o predictions.csv --quantiles 0.1,0.5,0.9"]

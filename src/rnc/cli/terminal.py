@@ -124,9 +124,13 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
 
 def print_finished(run: Path) -> None:
     """The end of a training: scores, report, what to do next, and last the answer."""
+    from rnc.heads.registry import HEADS
+    from rnc.model_config import read_config
     from rnc.report import write_report
 
     print_scores(run)
     stdout(soft_wrap=True).print(f"Report: {write_report([run])}")
-    tell(f"Predict: rnc predict {run} NEW -o predictions.csv")
+    head = HEADS.get(read_config(run)["model"]["head"]["name"])
+    more = "" if head is None or head.quantiles is None else " --quantiles 0.1,0.5,0.9"
+    tell(f"Predict: rnc predict {run} NEW -o predictions.csv{more}")
     print_answer(run)
