@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from evaluation_cases import data_of, files, fitted, houses, table_of, untrained
+from evaluation_cases import data_of, files, fitted, houses, table_of, untrained, written
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.registry import ANALYSES, analyse, choose
 from rnc.analyses.standard import STANDARD
@@ -40,14 +40,28 @@ def test_all_are_those_that_train_nothing():
     assert set(RETRAINING) == {"reduced", "transfer"}
 
 
+def test_a_fitted_run_has_the_coverage_of_its_intervals(run):
+    found = written(run, "coverage")
+    known = run.scores["intervals"]
+    of_target = found["targets"]["price"]
+    for key in ("coverage", "low", "high", "width"):
+        assert of_target["all"][key] == known["coverage"]["0.9"]["price"][key]
+    assert (found["confidence"], of_target["kind"]) == (0.9, known["kinds"]["price"])
+    assert set(of_target["subgroups"]) == {"town", "age"}
+    curve = of_target["curve"]
+    assert curve["confidence"][0] == 0.1
+    assert curve["coverage"] == sorted(curve["coverage"])
+    assert curve["width"][curve["confidence"].index(0.9)] == of_target["all"]["width"]
+
+
 def test_an_unknown_name_lists_the_known_ones(run):
-    names = "map, intervals, pca, similarity, subgroups, targets, neighbours, order, readable"
-    names += ", unseen, corruption, reduced"
+    names = "map, coverage, intervals, pca, similarity, subgroups, targets, neighbours, order"
+    names += ", readable, unseen, corruption, reduced"
     with pytest.raises(ValueError, match=f"Unknown analysis 'maps'; known are {names}, transfer"):
         analyse(run, "maps", analyses=EVERY)
     code, text = rnc("evaluate", run.path, "--with", "order", "--with", "everything")
     assert code == 2
-    assert "Unknown analysis 'everything'; known are map, intervals" in text
+    assert "Unknown analysis 'everything'; known are map, coverage" in text
     assert not (run.path / "analyses" / "order.json").exists()
 
 

@@ -82,7 +82,7 @@ def subgroups(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     return AnalysisResult(
         {
             name: group_errors(errors, groups.codes, groups.names, weights)
-            for name, groups in _columns(run).items()
+            for name, groups in subgroup_columns(run).items()
         }
     )
 
@@ -112,7 +112,7 @@ def group_errors(
 def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     """How well every subgroup column can be read from the features."""
     scores = {}
-    for name, groups in _columns(run).items():
+    for name, groups in subgroup_columns(run).items():
         score = readable(run.features, groups.at(run.rows))
         if score is not None:
             scores[name] = score._asdict()
@@ -124,7 +124,7 @@ def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     return AnalysisResult(scores)
 
 
-def _columns(run: RunFolder) -> dict[str, Groups]:
+def subgroup_columns(run: RunFolder) -> dict[str, Groups]:
     """The subgroup columns that the evaluation made groups of."""
     scored, columns = run.scores["subgroups"], {}
     for name, texts in run.subgroups.items():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rnc.analyses.analysis import Analysis, AnalysisOptions
 from rnc.analyses.breakdown import score_intervals, subgroups, targets
+from rnc.analyses.coverage import coverage
 from rnc.analyses.maps import pca, similarity
 from rnc.files import write_json
 from rnc.run.evaluate import Evaluation
@@ -12,6 +13,7 @@ from rnc.run.folder import SCORES_FILE, DoesNotApply, RunFolder
 from rnc.run.write import write_samples
 
 STANDARD: dict[str, Analysis] = {
+    "coverage": coverage,
     "intervals": score_intervals,
     "pca": pca,
     "similarity": similarity,

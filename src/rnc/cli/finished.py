@@ -136,9 +136,9 @@ def evaluate(
         typer.Option(
             "--with",
             metavar="NAME",
-            help="analysis to add; may repeat: map, intervals, pca, similarity, subgroups, "
-            "targets, neighbours, order, readable, unseen, corruption, reduced, transfer; all: "
-            "those that do not train",
+            help="analysis to add; may repeat: map, coverage, intervals, pca, similarity, "
+            "subgroups, targets, neighbours, order, readable, unseen, corruption, reduced, "
+            "transfer; all: those that do not train",
         ),
     ] = None,
     map_method: Annotated[str | None, "pca, tsne, umap (extra: umap, default if installed)"] = None,

@@ -214,6 +214,9 @@ def _scatter(figure: Figure) -> Drawing:
     color = _color(figure["color"])
     points = (_floats(figure["x"]), _floats(figure["y"]))
     ax.scatter(*points, s=4, color=color, alpha=0.5, linewidths=0, rasterized=True)
+    if band := figure.get("band"):
+        predicted, low, high = (_floats(band[key]) for key in ("predicted", "low", "high"))
+        ax.fill_betweenx(predicted, low, high, color=color, alpha=0.16, lw=0)
     ax.plot(figure["limits"], figure["limits"], color="black", lw=0.8, ls="--")
     x_title, y_title = figure["titles"]
     ax.set(xlim=figure["limits"], ylim=figure["limits"], aspect="equal")

@@ -74,6 +74,7 @@ function drawPoints(host, figure) {
     yTicks(svg, y, ticks(ranges[1], 5), box, width);
     const count = Math.max(2, Math.floor(width / 80));
     xTicks(svg, ticks(ranges[0], count), x, height - box.bottom + 15, width);
+    if (figure.band) drawBetween(svg, figure, x, y);
     const [low, high] = figure.limits;
     shape(svg, "line", { class: "diagonal", x1: x(low), y1: y(low), x2: x(high), y2: y(high) });
   }
@@ -83,6 +84,14 @@ function drawPoints(host, figure) {
   if (isMap) zoomButtons(cloud);
   paint(cloud);
   readPoints(cloud);
+}
+
+function drawBetween(svg, { band, color }, x, y) {
+  // Of each prediction, the true values that its interval holds.
+  const side = (ends) => band.predicted.map((value, i) =>
+    `${x(ends[i]).toFixed(1)},${y(value).toFixed(1)}`);
+  const points = [...side(band.low), ...side(band.high).reverse()].join(" ");
+  shape(svg, "polygon", { class: "between", points, opacity: 0.16 }).style.fill = runColor(color);
 }
 
 function zoomButtons(cloud) {

@@ -29,6 +29,7 @@ MAX_POINTS = 4000
 
 # What a page lacks without each of the standard analyses.
 _LOST = {
+    "coverage": "coverage of the intervals",
     "intervals": "intervals of the scores",
     "pca": "map of the features",
     "similarity": "similarities of the features",
@@ -280,6 +281,8 @@ def _missing(run: PartialRun, done: list[str]) -> list[str]:
         needed.discard("pca")
     if not run.scores.get("subgroups"):
         needed.discard("subgroups")
+    if run.predictions.intervals is None:
+        needed.discard("coverage")
     names = [name for name in STANDARD if name in needed]
     if not names:
         return []

@@ -4,7 +4,9 @@
      "cost": what that costs, in words,
      "kinds": {target: plain, normalised, bins or quantiles},
      "coverage": {"0.9": {target: {"coverage": ..., "low": ..., "high": ..., "width": ...,
-                                   "expected": ...}}}}
+                                   "expected": ...}}},
+     "curve": {target: {"confidence": [0.1, ...], "coverage": [...], "low": [...], "high": [...],
+                        "width": [...]}}}
 
 low and high are the ends of the exact 95 % band of Clopper and Pearson, width is the mean.
 Where intervals keep their promise, chance brings the coverage below "expected" in one of 200 cases.
@@ -21,15 +23,18 @@ from rnc.metrics import Columns
 from rnc.metrics.intervals import coverage_interval, covers, interval_widths
 
 CONFIDENCES = (0.8, 0.9, 0.95)
+CURVE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
+"""The confidences of the curve, CONFIDENCES among them."""
+_CURVE_KEYS = ("coverage", "low", "high", "width")
 COST_OF_REUSE = (
     "calibrated on validation rows, which also chose epochs and penalties: coverage can be a "
     "little below the promise; --calibration-share avoids it"
 )
 
 
-def possible_confidences(rows: int) -> tuple[float, ...]:
-    """Those of CONFIDENCES that so many calibration rows are enough for."""
-    return tuple(confidence for confidence in CONFIDENCES if least_rows(confidence) <= rows)
+def possible_confidences(rows: int, among: Sequence[float] = CONFIDENCES) -> tuple[float, ...]:
+    """Those confidences that so many calibration rows are enough for."""
+    return tuple(confidence for confidence in among if least_rows(confidence) <= rows)
 
 
 def joined_intervals(parts: Sequence[Mapping[float, Intervals]]) -> dict[float, Intervals]:
@@ -47,19 +52,25 @@ def coverage_scores(
     found: Mapping[float, Intervals], truth: Columns, rows: CalibrationRows, targets: Sequence[str]
 ) -> dict[str, Any]:
     """The entry of scores.json for intervals by confidence, of rows with these targets (n, t)."""
+    scores = {
+        confidence: {
+            target: _scores(
+                intervals.lower[:, i], intervals.upper[:, i], truth[:, i], confidence, rows
+            )
+            for i, target in enumerate(targets)
+        }
+        for confidence, intervals in found.items()
+    }
     return {
         "rows": len(rows),
         "reused": rows.is_reused,
         **({"cost": COST_OF_REUSE} if rows.is_reused else {}),
         "kinds": dict(zip(targets, rows.kinds, strict=True)),
-        "coverage": {
-            f"{confidence:g}": {
-                target: _scores(
-                    intervals.lower[:, i], intervals.upper[:, i], truth[:, i], confidence, rows
-                )
-                for i, target in enumerate(targets)
-            }
-            for confidence, intervals in found.items()
+        "coverage": {f"{c:g}": scores[c] for c in CONFIDENCES if c in scores},
+        "curve": {
+            target: {"confidence": list(scores)}
+            | {key: [scores[c][target][key] for c in scores] for key in _CURVE_KEYS}
+            for target in targets
         },
     }
 

@@ -11,6 +11,7 @@ The scores, as scores.json has them:
      "intervals": {...},          if the model has calibration rows: see `rnc.run.coverage`
      "out_of_range": {"out_of_range": n, "checked": of n, "kept": training samples}
                                                       of a run, see `rnc.run.neighbours`
+     "distribution": {target: {"crps": ...}},  of some heads: see `rnc.run.distribution`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
 The first key is the name of the split. A score that is not defined is left out. Where the rows have
@@ -55,7 +56,8 @@ from rnc.metrics import (
     worst_samples,
 )
 from rnc.model import Regressor, input_shape_of
-from rnc.run.coverage import coverage_scores, joined_intervals, possible_confidences
+from rnc.run.coverage import CURVE, coverage_scores, joined_intervals, possible_confidences
+from rnc.run.distribution import head_scores
 from rnc.run.folder import AnalysisResult
 from rnc.run.groups import Groups, groups_of, readable
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
@@ -144,6 +146,11 @@ def evaluate(
     }
     if calibration is not None:
         scores["intervals"] = coverage_scores(found, truth, calibration, table.target_names)
+    if model.head.has_distribution:
+        period = distance.period if isinstance(distance, circular) else None
+        scores["distribution"] = head_scores(
+            model.head, features, truth[rows], table.target_names, period
+        )
     if truth.shape[1] > 1:
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names, weights)
     scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
@@ -204,7 +211,7 @@ def _predict(
         math.ceil(len(samples) / _BATCH),
     )
     kept, predictions, extras, done = [], [], [], 0
-    found, confidences = [], possible_confidences(0 if maker is None else len(maker.rows))
+    found, confidences = [], possible_confidences(0 if maker is None else len(maker.rows), CURVE)
     while several := list(islice(batches, _TOGETHER)):
         features = np.concatenate(several)
         with torch.no_grad():

@@ -64,6 +64,7 @@ class _ScoresFile(TypedDict, total=False):
     readable: dict[str, float]
     guessing: dict[str, _Probe]
     intervals: dict[str, Any]
+    distribution: dict[str, dict[str, float]]
     columns: dict[str, str]
     out_of_range: dict[str, int]
     validation_error: float

@@ -11,6 +11,7 @@ from rnc.report import page
 from rnc.report.figures import ErrorGroup, Figure, TargetBins
 from rnc.report.runs import ReportRun, float_list, read_group
 from rnc.report.samples import Pictures
+from rnc.report.sections.intervals import band_of, intervals_of
 from rnc.report.sections.numbers import union
 from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
@@ -20,7 +21,7 @@ from rnc.run.partial import PartialRun
 
 def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
     """Predicted against true values, a figure for each run and target."""
-    grids = []
+    grids, has_band = [], False
     for target in union(run.targets for run in runs):
         columns = {
             i: [values[:, run.targets.index(target)] for values in (run.true, run.predicted)]
@@ -34,12 +35,16 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
             if len(shown):
                 figure = draw.scatter(true[shown], predicted[shown], target=target, limits=limits)
                 figure |= {"run": i, "points": run.places(shown), "color": run.color}
+                if (found := intervals_of(run, target)) is not None:
+                    figure["band"], has_band = band_of(found, limits), True
                 title, file = f"{run.title}: {target}", f"predicted {run.name} {target}"
                 slots.append(page.slot(figures, figure, title, file=file))
         grids.append(slots)
     if len(runs) == 1:  # its targets stand side by side; several runs do so target by target
         grids = [[slot for slots in grids for slot in slots]]
     about = "Each point is a test sample. On the dashed line, the prediction is right."
+    if has_band:
+        about += " The band goes from the lower to the upper ends of the intervals, read across."
     thinned = [
         f"{len(run.scattered):,} of {total:,} points of {run.name}"
         for run in runs

@@ -9,6 +9,7 @@ from rnc.report import figures as draw
 from rnc.report import page
 from rnc.report.figures import ErrorGroup, Figure
 from rnc.report.runs import ReportRun
+from rnc.report.sections.intervals import coverage_words
 from rnc.report.sections.numbers import readable_columns, with_spread
 from rnc.report.verdict import error_key, error_of, verdict
 from rnc.run.answer import Answer, answer
@@ -129,6 +130,14 @@ def _facts(run: ReportRun) -> dict[str, tuple[str, str]]:
             interval = "" if run.other_seeds else page.between(intervals.get(key))
             beside = f"95 % interval {interval}" if interval else ""
             facts[page.capital(score_words(key))] = (with_spread(score), beside)
+    for target, found in run.analyses.get("coverage", {}).items():
+        of_target = f" of {target}" if len(run.targets) > 1 else ""
+        title = f"{100 * found.confidence:.3g} % intervals{of_target} hold"
+        facts[title] = coverage_words(found)
+    for target in run.scores("distribution"):
+        of_target = f" of {target}" if len(run.targets) > 1 else ""
+        crps = run.over_seeds("distribution", target, "crps")
+        facts[f"CRPS of the distribution{of_target}"] = (with_spread(crps), "")
     gap = run.analyses.get("order", {}).get("gap")
     if gap is not None:
         facts["Distance of the loss from the lowest possible"] = (page.number(gap), "")
