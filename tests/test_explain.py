@@ -88,11 +88,11 @@ def test_all_doors_say_the_same(run: RunFolder, new: Path, tmp_path: Path) -> No
     from_python = predict_run(run.path, new, explain=2)
     assert list(from_python.frame) == list(written)
     count = int(explanation.out_of_range.sum())
-    assert f"Note: {count} of 40 samples are out of range: further from all 112" in result.output
+    assert f"Note: Out of range: {count} of 40 samples (about 1 in 100 is usual)" in result.output
     assert from_python.notes == (
-        f"{count} of 40 samples are out of range: further from all 112 "
-        "training samples that the model keeps than 99% of these are from their nearest. Trust "
-        "these predictions less: the model has seen little like them.",
+        f"Out of range: {count} of 40 samples (about 1 in 100 is usual). They are further from all "
+        "112 training samples that the model keeps than 99% of these are from their nearest: trust "
+        "these predictions less.",
     )
 
 

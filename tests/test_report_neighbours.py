@@ -118,7 +118,7 @@ def test_other_data_have_neighbours_without_pictures(table: RunFolder, tmp_path:
     assert "Nearest in training" in text
     assert f"{content['out_of_range']} of 50 test samples" in text
     result = CliRunner().invoke(app, ["evaluate", str(out)], env={"COLUMNS": "300"})
-    assert f"Note: {content['out_of_range']} of 50 samples are out of range" in result.output
+    assert f"Out of range: {content['out_of_range']} of 50 samples" in result.output
     with pytest.raises(DoesNotApply, match=r"is an evaluation.*rnc evaluate .*run --with"):
         analyse(out, "neighbours")
 

@@ -116,7 +116,7 @@ def out_of_range_note(count: int, total: int, known: int) -> tuple[str, ...]:
         return ()
     most = 100 - 100 * OUT_OF_RANGE_SHARE
     return (
-        f"{count} of {total} samples are out of range: further from all {known} training samples "
-        f"that the model keeps than {most:.0f}% of these are from their nearest. Trust these "
-        "predictions less: the model has seen little like them.",
+        f"Out of range: {count} of {total} samples (about 1 in {1 / OUT_OF_RANGE_SHARE:.0f} is "
+        f"usual). They are further from all {known} training samples that the model keeps than "
+        f"{most:.0f}% of these are from their nearest: trust these predictions less.",
     )
