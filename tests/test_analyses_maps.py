@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 from sklearn.neighbors import NearestNeighbors
 
 from evaluation_cases import table_of, untrained, with_config, written
@@ -124,6 +125,7 @@ def test_umap_is_the_default_where_it_is_installed(run, monkeypatch):
 @pytest.mark.slow
 def test_umap_itself_makes_the_same_map_again_and_keeps_neighbours_together():
     """Its own code, which compiles for some seconds: all in one test."""
+    threads = torch.get_num_threads()
     which = np.arange(60) % 3
     features = 50 * np.eye(5)[which] + FEATURES
     points = map_features(features, "umap")
@@ -134,6 +136,7 @@ def test_umap_itself_makes_the_same_map_again_and_keeps_neighbours_together():
     few = map_features(FEATURES[:4], "umap")
     assert few.shape == (4, 2)
     assert np.isfinite(few).all()
+    assert torch.get_num_threads() == threads  # its compiler would leave all cores to PyTorch
 
 
 def test_what_makes_no_map_is_refused(run, monkeypatch):

@@ -13,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from rnc.cli import app
 from rnc.cli.data import DataFlags
 from rnc.cli.flags import take, typed, value_of
+from rnc.cli.terminal import friendly
 from rnc.config import FitConfig
 
 FAST = ["--preset", "quick", "--epochs", "1", "--batch-size", "16", "--device", "cpu"]
@@ -153,3 +155,18 @@ def test_typed_words_give_the_same_dataclass() -> None:
 )
 def test_words_become_values_of_a_type(text: str, kind: object, value: object) -> None:
     assert value_of(text, kind) == value
+
+
+def test_a_stop_that_a_library_hides_behind_an_error_is_a_stop(capsys):
+    def interrupted():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise UnboundLocalError("of Optuna, while it told the storage")
+
+    with pytest.raises(typer.Exit) as end, friendly("The same command continues the study."):
+        interrupted()
+    assert end.value.exit_code == 130
+    assert "Stopped. The same command continues the study." in capsys.readouterr().err
+    with pytest.raises(UnboundLocalError), friendly("The same command continues the study."):
+        raise UnboundLocalError("of ours: a bug is not hidden")

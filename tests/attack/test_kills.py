@@ -17,7 +17,7 @@ CI_COMMANDS = ("fit", "evaluate", "reproduce", "search")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "piece" in metafunc.fixturenames:
         is_asked = metafunc.config.getoption("attack_cases", None) is not None
-        cases = [(name, piece) for name in COMMANDS for piece in range(PIECES)]
+        cases = [(name, piece) for piece in range(PIECES) for name in COMMANDS]
         metafunc.parametrize(
             ("name", "piece"), cases if is_asked else [(name, None) for name in CI_COMMANDS]
         )

@@ -130,20 +130,28 @@ def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
 
 
 def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
+    neighbours, threads = min(15, len(features) - 1), torch.get_num_threads()
+    try:
+        # One thread: with a seed it takes no more, and would warn that it does not.
+        made = _umap_module().UMAP(
+            n_components=2, n_neighbors=neighbours, random_state=seed, n_jobs=1
+        )
+        return np.asarray(made.fit_transform(features))
+    finally:
+        torch.set_num_threads(threads)  # its compiler gives all cores to everybody
+
+
+def _umap_module() -> Any:
     try:
         with warnings.catch_warnings():
             # It says that TensorFlow is missing, which a map has no use for.
             warnings.simplefilter("ignore", ImportWarning)
-            umap = import_module("umap")
+            return import_module("umap")
     except ImportError as error:
         raise ImportError(
             "The map method umap needs the extra umap: pip install 'rank-n-contrast[umap]'. "
             "Without it, take --map-method tsne or pca."
         ) from error
-    neighbours = min(15, len(features) - 1)
-    # One thread: with a seed it takes no more, and would warn that it does not.
-    made = umap.UMAP(n_components=2, n_neighbors=neighbours, random_state=seed, n_jobs=1)
-    return np.asarray(made.fit_transform(features))
 
 
 MAPS: dict[str, MapMethod] = {"pca": _pca, "tsne": _tsne, "umap": _umap}

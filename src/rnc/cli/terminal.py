@@ -17,6 +17,7 @@ from rnc.printable import on_one_line, printable
 if TYPE_CHECKING:
     from rnc.analyses.analysis import ShowProgress
 
+_EXPECTED = (ValueError, OSError, RuntimeError, FloatingPointError, ImportError)
 GOES_ON = "The same command goes on from here."
 
 
@@ -50,19 +51,32 @@ def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Ite
     """Expected errors as one clear line, and how to go on after Ctrl-C, if a run has begun."""
     try:
         yield
-    except KeyboardInterrupt:
-        if run is not None:
-            from rnc.run.folder import RunFolder
-
-            when_stopped = when_stopped if RunFolder(run).exists else "No run was begun."
-        if when_stopped is not None:
-            console.print(f"\nStopped. {when_stopped}")
-        raise typer.Exit(130) from None
-    except (ValueError, OSError, RuntimeError, FloatingPointError, ImportError) as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if _is_stop(error):
+            _say_stopped(when_stopped, run)
+            raise typer.Exit(130) from None
+        if not isinstance(error, _EXPECTED):
+            raise
         console.print(f"rnc: {error}", style="red")
         if run is not None:
             _say_what_is_kept(run)
         raise typer.Exit(2) from None
+
+
+def _is_stop(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C, or came of it in a library that had something to finish."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+def _say_stopped(when_stopped: str | None, run: Path | None) -> None:
+    if run is not None:
+        from rnc.run.folder import RunFolder
+
+        when_stopped = when_stopped if RunFolder(run).exists else "No run was begun."
+    if when_stopped is not None:
+        console.print(f"\nStopped. {when_stopped}")
 
 
 def _say_what_is_kept(run: Path) -> None:
