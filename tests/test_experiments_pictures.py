@@ -14,6 +14,7 @@ from rnc.analyses.analysis import AnalysisOptions, MapOnly
 from rnc.analyses.registry import analyse
 from rnc.data import Table, table_from_arrays
 from rnc.experiments import RESULTS, Data, pictures
+from rnc.experiments.batch_size import ALONE, CACHED, QUEUED, batch_size
 from rnc.experiments.pairs import ranked_pairs, rows_at, toy_batch
 from rnc.experiments.paper_figures import MOST_MAPPED
 from rnc.experiments.pictures import Material
@@ -205,6 +206,18 @@ def test_curves_have_the_means_and_spreads_of_the_table() -> None:
     assert ax.get_xscale() == "log"
     assert (l1.get_label(), rnc.get_label()) == ("L1", "RnC(L1)")
     assert len(ax.collections) == 2  # bands of the standard deviation
+
+
+def test_batches_have_a_curve_per_method_over_the_samples_in_memory() -> None:
+    setting = setting_of(even(240))
+    plan = batch_size(setting)
+    rows = [Row(line.method, line.setting, "MAE", (1.0,)) for line in plan.lines]
+    outcomes = [Outcome(line, [Finished(line.runs[0], Path("none"))]) for line in plan.lines]
+    (ax,) = drawn(pictures.draw_batches, Material(plan, rows, outcomes, setting)).axes
+    assert [line.get_label() for line in ax.lines] == [ALONE, QUEUED, CACHED]
+    sizes = [8, 16, 32, 64]
+    assert [line.get_xdata().tolist() for line in ax.lines] == [sizes, sizes[:-1], sizes[:-1]]
+    assert ax.get_xlabel() == "samples in memory"
 
 
 def test_without_matplotlib_the_table_is_there_and_the_picture_is_said(

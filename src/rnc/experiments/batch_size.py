@@ -9,7 +9,7 @@ from typing import Any
 
 from rnc.config import FitConfig
 from rnc.experiments import scores
-from rnc.experiments.plan import Line, Plan, ScoreCurve, Setting
+from rnc.experiments.plan import Line, Plan, Setting
 from rnc.run.folder import DoesNotApply
 
 SMALLEST, LARGEST = 8, 512
@@ -49,7 +49,6 @@ def batch_size(setting: Setting) -> Plan:
         for method, by_size in fields.items()
         for size, changes in by_size.items()
     ]
-    places = {in_memory(size): float(size) for size in sizes}
     return Plan(
         "Small batches",
         f"{ALONE}: batches of that size. {QUEUED}: the same, ranked beside as many earlier samples "
@@ -58,7 +57,7 @@ def batch_size(setting: Setting) -> Plan:
         f"updates. The rate is {base.rate(contrast=True):g} for batches of {base.batch_size} and "
         "follows the square root of the batch.",
         lines,
-        curve=ScoreCurve("samples in memory", places, next(iter(columns))),
+        picture="batches",
     )
 
 

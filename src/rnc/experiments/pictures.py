@@ -20,7 +20,7 @@ from rnc.augment.configs import ImageAugment
 from rnc.data.table import Table
 from rnc.experiments import scores
 from rnc.experiments.pairs import label_text, ranked_pairs, rows_at, toy_batch
-from rnc.experiments.plan import Finished, Outcome, Plan, Row, Setting
+from rnc.experiments.plan import Finished, Line, Outcome, Plan, Row, Setting
 from rnc.experiments.subsets import UNSEEN_MODES, modes
 from rnc.metrics import Columns
 from rnc.report import plates
@@ -187,13 +187,31 @@ def draw_severities(material: Material) -> Drawing:
 
 def draw_sizes(material: Material) -> Drawing:
     """Figure 5: the error by the number of training samples."""
+    return _draw_by_size(
+        material,
+        lambda line, finished: len(finished[0].planned.table.rows("train")),
+        "training samples",
+    )
+
+
+def draw_batches(material: Material) -> Drawing:
+    """The error by the number of samples in memory."""
+    return _draw_by_size(
+        material, lambda line, finished: int(line.setting.split()[0]), "samples in memory"
+    )
+
+
+def _draw_by_size(
+    material: Material, size_of: Callable[[Line, Sequence[Finished]], int], title: str
+) -> Drawing:
+    """A curve per method of the error by a size of each line."""
     drawing, axes = plates.sheet(1, 1, side=2.6, wide=1.35)
     ax, error = axes[0][0], _error_name(material.setting)
     cells = {(row.method, row.setting): row for row in material.rows if row.score == error}
     sizes: set[int] = set()
     for number, method in enumerate(dict.fromkeys(line.method for line, _ in material.outcomes)):
         found = {
-            len(finished[0].planned.table.rows("train")): cells[method, line.setting]
+            size_of(line, finished): cells[method, line.setting]
             for line, finished in material.outcomes
             if line.method == method and finished
         }
@@ -201,7 +219,7 @@ def draw_sizes(material: Material) -> Drawing:
         sizes |= set(x)
         _curve(ax, x, [found[size] for size in x], method, number)
     plates.use_sizes(ax, sorted(sizes))
-    ax.set(xlabel="training samples", ylabel=error)
+    ax.set(xlabel=title, ylabel=error)
     ax.legend(frameon=False)
     return drawing
 
@@ -310,6 +328,7 @@ PICTURES: dict[str, Callable[[Material], Drawing]] = {
     "matrices": draw_matrices,
     "severities": draw_severities,
     "sizes": draw_sizes,
+    "batches": draw_batches,
     "label-distributions": draw_label_distributions,
     "pairs": draw_pairs,
     "views": draw_views,

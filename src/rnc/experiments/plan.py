@@ -137,15 +137,6 @@ Derive = Callable[[Sequence[Row], Sequence[Outcome]], list[Row]]
 """All rows of a table, from those of its lines and the runs that they come from."""
 
 
-class ScoreCurve(NamedTuple):
-    """A picture of a table: a score over what the settings of its lines stand for."""
-
-    x_title: str
-    places: Mapping[str, float]
-    """Where each setting lies on the x axis, above 0."""
-    score: str
-
-
 @dataclass(frozen=True)
 class Plan:
     """A table on some data."""
@@ -166,8 +157,6 @@ class Plan:
     """File name of that report; by default that of the table."""
     grouped: bool = False
     """Whether each setting has a heading, below which the line with the lowest score is first."""
-    curve: ScoreCurve | None = None
-    """What NAME.svg shows."""
     derive: Derive = field(default=lambda rows, outcomes: list(rows))
     """What adds further rows to those of the lines."""
 

@@ -17,7 +17,7 @@ from rnc.experiments.plan import Finished, Line, Outcome, Plan, PlannedRun, Row,
 from rnc.experiments.published import Published, RowKey, published
 from rnc.experiments.scores import has_collapsed
 from rnc.experiments.store import Store
-from rnc.experiments.write import picture_of, section, write_csv
+from rnc.experiments.write import section, write_csv
 from rnc.files import write_json, write_text
 from rnc.model import CONFIG_FILE, read_config
 from rnc.report import write_report
@@ -39,7 +39,7 @@ def run_plan(
     """The rows of a plan, of whose runs only the missing ones are trained.
 
     Writes NAME.csv and NAME.md below store.out, for a plan with analyses NAME.html, for one with a
-    curve NAME.svg, and for a tuned plan NAME-tuning.csv.
+    picture NAME.png and NAME.svg, and for a tuned plan NAME-tuning.csv.
     """
     for run in plan.runs:  # all of them before the first is trained
         check_weights(run.table, run.config)
@@ -68,9 +68,6 @@ def run_plan(
         write_csv(store.out / f"{name}.csv", rows)
     how = f"{setting.seeds} seed{'s' * (setting.seeds > 1)}, {_epochs(plan)}" if plan.runs else ""
     text = section(name, plan, rows, data=data, how=how)
-    if plan.curve is not None and (picture := picture_of(rows, plan.curve)):
-        write_text(store.out / f"{name}.svg", picture)
-        text += f"\n![{plan.title}]({name}.svg)\n"
     if report is not None:
         text += f"\nThe runs: {report.name}\n"
     if plan.picture and _draw(name, plan, rows, outcomes, setting, store, say):

@@ -9,12 +9,11 @@ from statistics import mean, stdev
 
 from rnc.experiments.chosen import tuning_lines
 from rnc.experiments.gains import gain_name
-from rnc.experiments.plan import Plan, Row, ScoreCurve
+from rnc.experiments.plan import Plan, Row
 from rnc.experiments.published import R2, SOURCES
 from rnc.experiments.scores import COUNTS
 from rnc.files import write_text
 from rnc.metrics.bootstrap import Interval
-from rnc.report.curve import Point, curve_svg
 
 COLUMNS = (
     *("method", "setting", "score", "mean", "sd", "seeds"),
@@ -55,18 +54,6 @@ def _tuning(name: str, plan: Plan) -> list[str]:
         "An encoder is judged by an exact L1 head on it; a rate of fine-tuning counts a tenth."
     )
     return ["", about, "", *tuning_lines(plan.lines)]
-
-
-def picture_of(rows: Sequence[Row], curve: ScoreCurve) -> str:
-    """The SVG file of a curve, one line per method; "" where no training came to a number."""
-    curves: dict[str, list[Point]] = {}
-    for row in rows:
-        middle, spread = summary(row.values)
-        if row.score == curve.score and row.setting in curve.places and middle is not None:
-            point = Point(curve.places[row.setting], middle, spread or 0.0)
-            curves.setdefault(row.method, []).append(point)
-    has_any = any(math.isfinite(point.y) for points in curves.values() for point in points)
-    return curve_svg(curves, curve.x_title, curve.score) if has_any else ""
 
 
 def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
