@@ -125,9 +125,12 @@ def test_the_python_lines_run_in_the_same_folder(
 ) -> None:
     monkeypatch.chdir(home)
     seen: dict[str, Any] = {
-        "X": np.random.rand(60, 3),
-        "y": np.random.rand(60),
+        "X": np.random.rand(100, 3),
+        "y": np.random.rand(100),
+        "w": np.random.rand(100),
         "X_new": np.random.rand(5, 3),
+        "y_new": np.random.rand(5),
+        "w_new": np.random.rand(5),
         "features": torch.randn(8, 4, requires_grad=True),
         "targets": torch.arange(8.0),
     }
