@@ -114,7 +114,7 @@ def test_other_data_that_are_not_alike_are_told(home: Path, tmp_path: Path) -> N
         folder = evaluate_other(home / "run", data, out=tmp_path / data.stem).folder
         said[data.stem] = " ".join(RunFolder(folder).answer.details)
     assert "do not keep their promise here" not in said["same"]
-    assert "the 90% intervals do not keep their promise here" in said["far"]
+    assert "the 80%, 90%, 95% intervals do not keep their promise here" in said["far"]
     assert "(shift)" in said["far"]
 
 

@@ -110,16 +110,24 @@ rows).
             f"{target}: {asked} intervals hold {held} of {counted} rows; mean width "
             f"{number(main['width'])} ({kind}, {intervals.get('rows')} {source} rows)."
         )
-        lines += [
-            f"{target}: the {confidence:.0%} intervals do not keep their promise here: they hold "
-            f"{one['coverage']:.1%}, and chance alone leaves {one['expected']:.1%} or more. These "
-            "rows are not like those that the intervals were calibrated on (shift)."
-            for confidence, one in found.items()
-            if one["coverage"] < one["expected"]
-        ]
+        lines += _broken(target, found)
     if lines and (cost := intervals.get("cost")):
         lines.append(f"The intervals are {cost}.")
     return lines
+
+
+def _broken(target: str, found: Mapping[float, Mapping[str, float]]) -> list[str]:
+    """What to say where intervals hold fewer rows than chance leaves."""
+    broken = [one for one in found if found[one]["coverage"] < found[one]["expected"]]
+    if not broken:
+        return []
+    least = ", ".join(f"{found[confidence]['expected']:.1%}" for confidence in broken)
+    asked = ", ".join(f"{confidence:.0%}" for confidence in broken)
+    return [
+        f"{target}: the {asked} intervals do not keep their promise here, where chance alone "
+        f"leaves {least} or more. These rows are not like those that the intervals were calibrated "
+        "on (shift)."
+    ]
 
 
 def _held(one: Mapping[str, float]) -> str:
