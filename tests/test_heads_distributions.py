@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from sklearn.linear_model import QuantileRegressor
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnc.heads import LEVELS, Head, HeadConfig, head_config, make_head
 from rnc.heads.registry import HEADS
@@ -204,3 +205,31 @@ def test_a_head_without_distribution_says_which_has_one() -> None:
         ValueError, match=r"'mse' predicts one number.*--head quantile.*predict_int"
     ):
         head.quantiles(torch.randn(3, 1))
+
+
+class Operations(TorchDispatchMode):
+    """The names of all that torch computes within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_no_loss_makes_a_tensor_of_numbers_which_a_cuda_graph_forbids(name: str) -> None:
+    head, targets = make_head(name, 3, np.array([0.0, 9.0])), torch.tensor([1.0, 2.0])
+    outputs = torch.randn(2, head.widths[0], requires_grad=True)
+    with Operations() as seen:
+        head.loss(outputs, targets).mean().backward()
+    assert any("mean" in operation for operation in seen.names)
+    assert not any("lift_fresh" in operation for operation in seen.names)
+
+
+def test_a_tensor_of_numbers_would_be_seen() -> None:
+    with Operations() as seen:
+        torch.ones(1).new_tensor([0.1, 0.5])
+    assert "aten.lift_fresh.default" in seen.names

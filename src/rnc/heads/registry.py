@@ -128,9 +128,11 @@ def _first(outputs: Tensor, options: HeadOptions) -> Tensor:
 
 
 def _quantile(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
-    levels = u.new_tensor(options["levels"])
     gaps = (u if u.dim() == 2 else u[:, None]) - outputs
-    return 2 * torch.maximum(levels * gaps, (levels - 1) * gaps).mean(dim=1)
+    # Level by level: a tensor of levels would be copied to a GPU, which a CUDA graph forbids.
+    pairs = zip(gaps.unbind(1), options["levels"], strict=True)
+    losses = [torch.maximum(level * gap, (level - 1) * gap) for gap, level in pairs]
+    return 2 * torch.stack(losses).mean(dim=0)
 
 
 def _median(outputs: Tensor, options: HeadOptions) -> Tensor:
