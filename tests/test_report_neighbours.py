@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evaluation_cases import data_of, houses, images_of, untrained, with_config
-from report_page import Page, sheets_of
+from report_page import Page, make_run, sheets_of
 from rnc.analyses.registry import analyse
 from rnc.cli import app
 from rnc.data import originals
@@ -19,6 +19,8 @@ from rnc.intervals.reference import REFERENCE_FILE
 from rnc.report import write_report
 from rnc.run.folder import DoesNotApply, RunFolder
 from rnc.run.other import evaluate_other
+
+NO_LOOK: dict[str, Any] = {"picture": None, "inputs": {}}
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +138,22 @@ def test_a_large_table_has_names_and_targets_only(
     text = Page(write_report([run.path])).text.split("Worst errors")[-1]
     assert "Nearest in training" in text
     assert near[0]["name"] in text
+
+
+def test_names_are_text_and_every_target_has_a_line(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name, targets=("pitch", "yaw"))[0] for name in ("one", "two")]
+    near = {"name": "<img src=x>", "targets": [1.5, 2.5], "distance": 1.0}
+    row = int(RunFolder(runs[0]).errors.mean(axis=1).argmax())
+    worst = {"row": row, "out_of_range": True, "neighbours": [near | NO_LOOK] * 3}
+    counts = {"kept": 9000, "total": 9999, "limit": 2.0, "checked": 40, "out_of_range": 3}
+    write_json(runs[0] / "analyses" / "neighbours.json", counts | {"worst": [worst]})
+    page = Page(write_report(runs, tmp_path / "page.html"))
+    text = page.text.split("Worst errors")[-1]
+    assert text.count("pitch: 1.500yaw: 2.500<img src=x>") == 3
+    assert text.count("out of range: far from all training samples") == 1
+    assert "from all 9,000 training samples" in text
+    assert "3 of 40 test samples of one" in text
+    assert "img" not in {tag for tag, _ in page.elements}
 
 
 def test_an_older_run_gets_its_reference(table: RunFolder) -> None:
