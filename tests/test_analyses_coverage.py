@@ -41,8 +41,17 @@ def test_a_band_goes_as_far_below_and_above_predictions_as_intervals_do() -> Non
     band = target_intervals(found, new, new, 0.9)["band"]
     half = (found.upper - found.lower)[0, 0] / 2
     assert band["predicted"] == sorted(band["predicted"])
+    assert (band["predicted"][0], band["predicted"][-1]) == (new.min(), new.max())
     np.testing.assert_allclose(band["below"], half)
     np.testing.assert_allclose(band["above"], half)
+
+
+def test_one_width_for_all_is_one_number_in_every_bin() -> None:
+    predicted = np.random.default_rng(0).uniform(0, 7, (90, 1))
+    found = Intervals(predicted - 0.1, predicted + 0.1)
+    bins = target_intervals(found, predicted, predicted, 0.9)["bins"]
+    widths = bins["width"] + bins["width_low"] + bins["width_high"]
+    assert set(widths) - {None} == {0.2}
 
 
 def test_arcs_across_midnight_have_a_band_as_wide_as_they_are_long() -> None:

@@ -112,29 +112,41 @@ def _held_and_widths(
 
 
 def _group(group: IntervalGroup) -> dict[str, Any]:
-    """JSON types; None for what is not known."""
-    ends, width_ends = group.coverage_ends, group.width_ends
+    """JSON types; None for what is not known.
+
+    Widths that should be the same differ in their last digits, which would fill a figure.
+    """
+    ends = group.coverage_ends
+    low, high = group.width_ends or (None, None)
+    width, low, high = (
+        None if one is None else float(f"{one:.12g}") for one in (group.width, low, high)
+    )
     return {
         "n": group.n,
         "coverage": group.coverage if group.n else None,
         "low": ends.low if group.n else None,
         "high": ends.high if group.n else None,
-        "width": group.width if group.n else None,
-        "width_low": None if width_ends is None else width_ends.low,
-        "width_high": None if width_ends is None else width_ends.high,
+        "width": width if group.n else None,
+        "width_low": low,
+        "width_high": high,
     }
 
 
 def _band(
     found: Intervals, predicted: NDArray[np.float64], widths: Columns, period: float | None
 ) -> dict[str, Any]:
-    """How far intervals go below and above predictions, the median in bins of the prediction."""
+    """How far intervals go below and above predictions, the median in bins of the prediction.
+
+    The first and the last bin stand at the least and the largest prediction.
+    """
     below = predicted - found.lower[:, 0]
     below = below if period is None else np.where(widths >= period, period / 2, below % period)
     order = np.argsort(predicted, kind="stable")
     parts = np.array_split(order, min(BAND_BINS, len(order)))
+    middles = [float(np.median(predicted[part])) for part in parts]
+    middles[0], middles[-1] = float(predicted.min()), float(predicted.max())
     return {
-        "predicted": [float(np.median(predicted[part])) for part in parts],
+        "predicted": middles,
         "below": [float(np.median(below[part])) for part in parts],
         "above": [float(np.median((widths - below)[part])) for part in parts],
     }
