@@ -1,4 +1,4 @@
-"""sample_weight of the estimator."""
+"""Weights at the doors of Python: sample_weight of the estimator, and what others are told."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import r2_score
 
-from rnc import RnCRegressor
+import rnc
+from rnc import FitConfig, RnCRegressor
 from test_estimator import columns, small, tables_seen
 
 
@@ -57,3 +58,14 @@ def test_all_rows_choose_where_those_kept_for_validation_weigh_nothing(
 def test_bad_weights_are_refused(given: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RnCRegressor(device="cpu", epochs=1).fit(*columns(), sample_weight=given)
+
+
+@pytest.mark.parametrize("name", ["weight", "sample_weight"])
+def test_other_names_for_weights_are_answered(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"no option '{name}'\. .* weight_column='NAME'"):
+        rnc.fit("houses.csv", out="nowhere", **{name: "w"})
+
+
+def test_weights_to_start_from_are_no_weights_of_rows() -> None:
+    with pytest.raises(TypeError, match=r"a file to start .*; got ndarray\..* weight_column="):
+        FitConfig(weights=np.ones(3))

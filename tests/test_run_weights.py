@@ -14,6 +14,11 @@ from evaluation_cases import FAST, data_of, houses, untrained
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.analyses.breakdown import mean_error, score_intervals, subgroups, targets
 from rnc.data import Table
+from rnc.experiments.comparison import Method, compare, comparison_plan, methods_named
+from rnc.experiments.data import Data
+from rnc.experiments.plan import Setting, base_config
+from rnc.experiments.run import run_plan
+from rnc.experiments.store import Store
 from rnc.metrics import mae, r2
 from rnc.run.answer import answer
 from rnc.run.baselines import boosted, constant_guess, guess_errors
@@ -136,3 +141,30 @@ def test_boosting_learns_with_weights() -> None:
     y = np.tile([0.0, 10.0], 60)[:, None]
     weights = np.where(y[:, 0] > 5, 5.0, 1.0)
     assert boosted(x, y, x[:1], FAST, weights)[0, 0] > 8
+
+
+def test_a_comparison_leaves_out_methods_that_cannot_weigh(run: Any, tmp_path: Path) -> None:
+    _, table, _ = run
+    said: list[str] = []
+    methods = methods_named(["DINO", "RankSim", "C-Mixup", "LDS+FDS"])
+    assert compare(table, tmp_path, methods=methods, seeds=1, epochs=1, say=said.append) == []
+    assert "RankSim left out: regularizer ranksim cannot weigh samples." in said
+    assert "C-Mixup left out: c_mixup cannot weigh samples." in said
+    assert sum("left out" in line for line in said) == 4
+    assert said[-1].endswith("nothing to train.")
+
+
+def test_a_plan_with_such_a_method_is_refused_before_it_trains(run: Any, tmp_path: Path) -> None:
+    _, table, _ = run
+    own = Method("Own", {}, lambda features, targets: features.sum())
+    data = Data.of_table(table)
+    setting = Setting(data, base_config(data, "quick", 1, {}), 1, None, {})
+    with pytest.raises(ValueError, match="objective own cannot weigh samples"):
+        run_plan(
+            "comparison",
+            comparison_plan(setting, [own]),
+            setting,
+            Store(tmp_path, None, ""),
+            show=lambda record: None,
+            say=lambda line: None,
+        )

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -42,6 +43,8 @@ CASES: dict[str, dict[str, Any]] = {
     "chunks": {"chunk": 3, "accumulate": 2, "clip": 0.1, "average": 0.9, "optimizer": "sgd"},
     "chunks of projections": {"objective": "supcon", "step": 20.0, "chunk": 4},
     "chunks end to end": {"scheme": "end2end", "chunk": 5},
+    "weights, queue": {"queue": 25, "batch_size": 15, "optimizer": "sgd"},
+    "weights, regularize": {"scheme": "regularize", "lds": True, "step": 10.0},
     "idle and frozen parts": {"scheme": "end2end"},
     "idle and frozen parts, chunks": {"scheme": "end2end", "chunk": 5, "optimizer": "sgd"},
     "batch normalisation": {"scheme": "end2end"},
@@ -79,6 +82,8 @@ def stress(features: Tensor, targets: Tensor) -> Tensor:
 def run(case: str, folder: Path) -> None:
     """Train; every process leaves its weights and records."""
     table = columns(rows=70)  # 49 to train: without drop_last, one process has none of the last 1
+    if case.startswith("weights"):
+        table = dataclasses.replace(table, weight=np.linspace(0, 3, len(table)))
     config = quick(epochs=3, **{"lr": 0.02, **CASES[case]})
     model = build_regressor(table, config, encoder_of(case))
     own = stress if config.objective == "own" else None

@@ -107,11 +107,14 @@ def _sorted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
     of_data: dict[str, Any] = {}
     for given, value in options.items():
         known = (*_OF_FIT, *_OF_SOURCE)
-        name = f"{given}s" if given not in known and f"{given}s" in known else given
+        name = f"{given}s" if given not in known and f"{given}s" in _ONE_OR_MORE else given
         if name not in known:
             own = [key for key in inspect.signature(fit).parameters if key != "options"]
+            hint = did_you_mean(given, [*own, *known])
+            if given in ("weight", "sample_weight", "sample_weights"):
+                hint = " What rows count is a column of the data: weight_column='NAME'."
             raise TypeError(
-                f"rnc.fit has no option {given!r}.{did_you_mean(given, [*own, *known])} Its "
+                f"rnc.fit has no option {given!r}.{hint} Its "
                 "options are the flags of `rnc fit`: fields of FitConfig and DataSource."
             )
         if name in _ONE_OR_MORE and value is not None:

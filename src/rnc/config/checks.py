@@ -1,6 +1,7 @@
 """What FitConfig refuses, with what to choose instead."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 from rnc.augment.configs import AUGMENTS
@@ -26,6 +27,12 @@ _WEIGHTS = ("regularizer_weight", "mixup_alpha", "mixup_bandwidth")
 
 def check_config(config: "FitConfig") -> None:
     """Raise for numbers out of range, and for options that do not go together."""
+    if config.weights is not None and not isinstance(config.weights, str | os.PathLike):
+        raise TypeError(
+            "weights is a file to start the encoder from; got "
+            f"{type(config.weights).__name__}. What rows count is weight_column='NAME' of rnc.fit, "
+            "weight= of table_from_arrays, and sample_weight= of RnCRegressor.fit."
+        )
     for name, least in _LEAST.items():
         value = getattr(config, name)
         if value is not None and not value >= least:
