@@ -16,8 +16,8 @@ demo: $(READY)
 test: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadscope  # a process per core
 
-CASES ?= 3000
-attack: $(READY)  # every fuzzer of tests/attack; CASES is the number for one of share 1
+CASES ?= 1560
+attack: $(READY)  # every fuzzer, with CASES cases for one of share 1, and kills at every write
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/attack --numprocesses auto --attack-cases $(CASES)
 
 lint: $(READY)

@@ -25,6 +25,9 @@ case has a generator of its own: draw everything from it, so that the number of 
     def test_tables(attack: Attack, tmp_path: Path) -> None:
         attack(lambda rng: try_table(rng, tmp_path))
 
+Kills have no seeds: with --attack-cases, however many, a command is killed at every change of a
+file that it makes, one after another (`tracer`, `kills_cases`).
+
 `share` makes slow cases fewer: it multiplies --attack-cases. `ci` is the number of cases without
 that option; keep it to a few seconds. Put cases in NAME_cases.py and the test in test_NAME.py.
 """

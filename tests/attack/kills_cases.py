@@ -20,10 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from attack.harness import Lost, Silent, Verdict
-from attack.tracer import Blow, Outcome, run
+from attack.tracer import Blow, Outcome, can_trace, run
 from evaluation_cases import houses
 from rnc.files import LOCK_FILE, read_tensors
 from search_cases import Clock
@@ -115,6 +116,8 @@ class Ground:
         self.root = root
         context = multiprocessing.get_context("forkserver")
         self.pool = ProcessPoolExecutor(1, mp_context=context)
+        if not self.pool.submit(can_trace).result(timeout=LIMIT):
+            pytest.skip("needs Linux on x86-64, and leave to trace a child")
         self.known: dict[str, tuple[str, ...]] = {}
         houses(root / "houses.csv", n=60)
         houses(root / "more.csv", n=60, seed=3)

@@ -11,7 +11,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> DamagedRuns:
     return DamagedRuns(tmp_path_factory.mktemp("folders"))
 
 
-@pytest.mark.attack("folders", share=0.5, ci=20)
+@pytest.mark.attack("folders", share=0.1, ci=20)
 @pytest.mark.filterwarnings("ignore:.*is damaged.*:UserWarning")
 def test_folders(attack: Attack, runs: DamagedRuns) -> None:
     attack(runs.try_damage)

@@ -1,4 +1,4 @@
-"""Commands that are killed, or get Ctrl-C, while they write: a few places in CI, all on demand."""
+"""Commands that are killed or get Ctrl-C while they write: one place each in CI, all on demand."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,6 @@ import pytest
 
 from attack.harness import Attack
 from attack.kills_cases import COMMANDS, INTERRUPTED, Ground
-from attack.tracer import needs_tracing
 
 PIECES = 10
 """Tests that share the places of a command, so that several processes can share them out."""
@@ -30,18 +29,14 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     ground.close()
 
 
-@needs_tracing
 def test_kills(
     name: str, piece: int | None, ground: Ground, request: pytest.FixtureRequest
 ) -> None:
     blows = ("kill", "half", "interrupt") if name in INTERRUPTED else ("kill", "half")
     for blow in blows:
         places = ground.places(name, blow)
-        step = len(places) // 2 if piece is None else PIECES
-        cases = {
-            f"change {at}": partial(ground.try_blow, name, at, blow)
-            for at in places[step // 2 if piece is None else piece :: step]
-        }
+        chosen = places[len(places) // 2 :][:1] if piece is None else places[piece::PIECES]
+        cases = {f"change {at}": partial(ground.try_blow, name, at, blow) for at in chosen}
         attack = Attack(f"{blow}: {name}", range(0))
         repeat = f"pytest tests/attack/test_kills.py -k '{name}' --attack-cases 1"
         try:

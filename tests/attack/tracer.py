@@ -16,8 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import pytest
-
 Blow = Literal["kill", "half", "interrupt"]
 
 _WITH_FILE = {
@@ -257,6 +255,3 @@ def can_trace() -> bool:
     if child == 0:
         os._exit(int(_ptrace(_TRACE_ME, 0, 0, 0) != 0))
     return os.waitpid(child, 0)[1] == 0
-
-
-needs_tracing = pytest.mark.skipif(not can_trace(), reason="needs to trace processes (Linux)")
