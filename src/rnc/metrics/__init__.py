@@ -318,8 +318,9 @@ def ordinality(
     y, z = torch.from_numpy(labels[chosen]), torch.from_numpy(rows[chosen])
     distances = pairwise.resolve_label_distance(label_distance)(y, y)
     similarities = pairwise.resolve_similarity(similarity)(z, z)
-    above = np.triu_indices(len(chosen), k=1)
+    above = np.triu(np.ones(distances.shape, dtype=bool), k=1)
     a, b = -distances.numpy()[above], similarities.numpy()[above]
+    del distances, similarities, above  # kendalltau needs room
     if a.min() == a.max() or b.min() == b.max():
         return Ordinality(math.nan, math.nan)
     spearman = np.corrcoef(stats.rankdata(a), stats.rankdata(b))[0, 1]
