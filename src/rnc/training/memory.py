@@ -20,6 +20,7 @@ from rnc.config import FitConfig
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # options of mallopt, from malloc.h
 _NEVER, _LARGEST, _AFTERWARDS = -1, 2**30, 2**27  # bytes
+_MAPPED = 2**22  # from here on buffers are returned at once again, and do not tear the heap
 _OWN_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
@@ -38,6 +39,7 @@ def kept_memory(config: FitConfig) -> Iterator[None]:
     try:
         yield
     finally:
+        mallopt(_MMAP_THRESHOLD, _MAPPED)
         mallopt(_TRIM_THRESHOLD, _AFTERWARDS)
         trim(0)
 

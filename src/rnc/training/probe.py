@@ -268,11 +268,11 @@ class _Data:
         """Give the head a solution, for features as they are and in its own units; its loss."""
         if not math.isfinite(found.error):
             return math.inf
-        losses = []
+        losses = self.weights.new_empty(len(self.weights))
         for index, rows in self.standard.parts():
             outputs = rows @ found.weight.T + found.bias
-            losses.append(self.head.loss(outputs * self.units, self.targets[index]))
-        loss = (self.weights * torch.cat(losses)).mean()
+            losses[index] = self.head.loss(outputs * self.units, self.targets[index])
+        loss = (self.weights * losses).mean()
         weight = found.weight / self.scale
         self.head.linear.weight.copy_(weight * self.units[:, None])
         self.head.linear.bias.copy_((found.bias - weight @ self.shift) * self.units)
@@ -308,13 +308,14 @@ class _Search:
     @torch.no_grad()
     def _as_it_is(self, balance: float, penalty: float) -> _Solved:
         data, head = self.data, self.trial
-        parts, found = [], []
+        predicted, losses = torch.empty_like(data.val.targets), None
+        if head.spec.chosen_by_loss:
+            losses = predicted.new_empty(len(predicted))
         for index, rows in data.val_standard.parts():
             outputs = head(rows)
-            parts.append(head.decode(outputs))
-            if head.spec.chosen_by_loss:
-                found.append(head.loss(outputs, data.val.targets[index]))
-        predicted, losses = torch.cat(parts), torch.cat(found) if found else None
+            predicted[index] = head.decode(outputs)
+            if losses is not None:
+                losses[index] = head.loss(outputs, data.val.targets[index])
         error = data.val.error(predicted)
         judged = error if losses is None or math.isinf(error) else data.val.mean(losses)
         weight, bias = (value.detach().clone() for value in head.parameters())
