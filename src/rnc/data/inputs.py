@@ -60,10 +60,22 @@ def inputs_from_arrays(
         feature_names: names of the p columns; those of the Table's by default, in its order.
         place: the file, for messages.
     """
+    prepared = prepared_arrays(x, preprocessing, kind, feature_names=feature_names, place=place)
+    return Inputs(prepared, np.arange(len(prepared)).astype(str))
+
+
+def prepared_arrays(
+    x: NDArray[Any] | pd.DataFrame,
+    preprocessing: dict[str, Any],
+    kind: str,
+    *,
+    feature_names: Sequence[Any] | NDArray[Any] | None = None,
+    place: str = "x",
+) -> NDArray[Any]:
+    """The same without names of rows, which take as much memory as many a table."""
     is_frame = isinstance(x, pd.DataFrame)
     x = x if is_frame else np.asarray(x)
-    names, shape = np.arange(len(x)).astype(str), x.shape
-    trained = f"{place}: the model was trained on"
+    shape, trained = x.shape, f"{place}: the model was trained on"
     if kind != ("table" if is_frame else sources.kind_of(x, place)):
         raise DataError(f"{trained} data of kind {kind!r}; x is {shape}.")
     if kind == "table":
@@ -72,13 +84,13 @@ def inputs_from_arrays(
             named = f"{len(known)} columns ({first_few(known, 30)})"
             raise DataError(f"{trained} {named}; x is {shape}. A row needs all of them, in order.")
         x = sources.as_columns(x, known if feature_names is None else feature_names, place)
-        return Inputs(apply_features(x, preprocessing, place), names)
+        return apply_features(x, preprocessing, place)
     if kind == "image":
-        return Inputs(pixels_of(x, preprocessing, 0, place), names)
+        return pixels_of(x, preprocessing, 0, place)
     channels = preprocessing.get("channels", 3)
     if shape[1] != channels:
         raise DataError(f"{trained} {channels} channels; x has {shape[1]}: {shape}.")
-    return Inputs(sources.as_signals(x, place), names)
+    return sources.as_signals(x, place)
 
 
 def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:

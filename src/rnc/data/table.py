@@ -23,7 +23,7 @@ from rnc.data.errors import DataError
 from rnc.data.features import apply_features, choose_array_columns, choose_columns, fit_features
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
-from rnc.data.inputs import ImageRows, Skipped, inputs_from_arrays
+from rnc.data.inputs import ImageRows, Skipped, prepared_arrays
 from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
 from rnc.data.names import NumberedRows
 from rnc.data.numerals import check_disguised
@@ -328,7 +328,7 @@ def _prepared(
     notes: tuple[str, ...] = ()
     if preprocessing is not None:
         notes = () if raw is None else unseen_categories(raw, preprocessing)
-        x = inputs_from_arrays(x, preprocessing, kind, place=place).x
+        x = prepared_arrays(x, preprocessing, kind, place=place)
     elif kind == "table":
         notes = check_disguised(x, place)
         train = np.flatnonzero(labels.split == "train")
