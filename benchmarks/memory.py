@@ -1,8 +1,8 @@
 """Peak memory of commands by the number of rows: resident memory of a process of its own.
 
-The size of the data is that of the numbers in a CSV in float64, of signals in float32, and of pixels
-of one byte. What a process takes for little data is measured, too: a command on a thousand rows.
-The last column is what a command takes above that, over the bytes of the further rows.
+The size of the data is that of the numbers in a CSV in float64, of signals in float32, and of
+pixels of one byte. What a process takes for little data is measured, too: a command on a thousand
+rows. The last column is what a command takes above that, over the bytes of the further rows.
 
 python benchmarks/memory.py --out benchmarks/results/memory.csv
 python benchmarks/memory.py --source ../older/src --label before --out ...    # another checkout

@@ -36,6 +36,35 @@ def test_a_buffer_that_is_freed_is_used_again_without_a_page_fault():
     assert int(found.stdout) < 0.1 * pages
 
 
+TEAR = """
+import numpy as np, resource, torch
+from rnc.config import FitConfig
+from rnc.training import blocks
+from rnc.training.memory import kept_memory
+from rnc.training.solver import _with_one
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+blocks.BLOCK_VALUES = 2**16
+n, d = 60_000, 256
+half = torch.full((d,), 0.5, dtype=torch.float64)
+batches = (np.ones((1000, d), np.float32) for _ in range(n // 1000))
+with kept_memory(FitConfig(device="cpu")):
+    rows = blocks.Spilled.write(batches, (n, d)).map(lambda rows: (rows - half) / 2)
+    rows, before = rows.map(_with_one), peak()
+    product = blocks.times(rows, torch.ones(d + 1, dtype=torch.float64))
+assert torch.equal(product, torch.full((n,), d / 4 + 1, dtype=torch.float64))
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_results_of_blocks_do_not_tear_the_heap():
+    found = subprocess.run([sys.executable, "-c", TEAR], check=True, capture_output=True)
+    assert float(found.stdout) < 30  # MB; torn, it was 69
+
+
 def test_it_does_nothing_without_glibc_or_against_the_users_own_settings(monkeypatch):
     called = []
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: called.append(name))
