@@ -46,11 +46,15 @@ def _check_rows(rows: NDArray[Any], name: str, shape: str) -> None:
 
 
 def weighted_mean(values: NDArray[Any], weights: Values | None) -> float:
-    """Mean of values (n, t), each row by its weight (n,); without weights, the plain mean."""
+    """Mean of values (n,) or (n, t), each row by its weight (n,); without weights, the plain mean.
+
+    >>> weighted_mean(np.array([2.0, 4.0]), np.array([3.0, 1.0]))
+    2.5
+    """
     if weights is None:
         return float(values.mean())
-    mass = row_weights(weights, len(values))
-    return float((mass * values).sum() / (mass.sum() * values.shape[1]))
+    mass, columns = row_weights(weights, len(values)), values.reshape(len(values), -1)
+    return float((mass * columns).sum() / (mass.sum() * columns.shape[1]))
 
 
 def row_weights(weights: Values, rows: int) -> Columns:
