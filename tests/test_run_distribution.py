@@ -1,9 +1,12 @@
 """CRPS of the heads that have a distribution, beside closed forms."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from evaluation_cases import table_of, untrained, with_config
 from rnc.heads import make_head
 from rnc.metrics.bootstrap import mean_interval
 from rnc.metrics.distributions import crps_bins, crps_gaussian
@@ -45,3 +48,11 @@ def test_samples_that_are_not_finite_count_nowhere() -> None:
     low, high = mean_interval(found[[0, 2], 0])
     assert entry["age"] == pytest.approx({"crps": found[0, 0], "low": low, "high": high})
     assert distribution_scores(found[[1]], ["age"]) == {}
+
+
+def test_an_evaluation_has_the_score_exactly_if_the_head_has_a_distribution(tmp_path: Path) -> None:
+    table = table_of(60)
+    run = untrained(tmp_path / "gaussian", table, with_config(head="gaussian"))
+    entry = run.scores["distribution"]["price"]
+    assert 0 < entry["low"] < entry["crps"] < entry["high"]
+    assert "distribution" not in untrained(tmp_path / "l1", table).scores
