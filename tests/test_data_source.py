@@ -73,6 +73,11 @@ def test_a_copy_of_a_dataset_is_read_by_its_reader_and_a_file_by_the_targets(tmp
     assert source.is_copy
     table = source.read(28)
     assert table.x.shape[1:] == (3, stored_side(28), stored_side(28)) == (3, 32, 32)
+    calibrated = dataclasses.replace(source, calibration_share=0.3)
+    assert DataSource.from_json(json.loads(json.dumps(calibrated.to_json()))) == calibrated
+    taken = calibrated.read(28).rows("calibration")
+    assert len(taken) > 0
+    assert set(taken) < set(table.rows("train"))
     path = csv_of(tmp_path)
     other = dataclasses.replace(source, source=str(path))
     assert not other.is_copy
