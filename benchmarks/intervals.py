@@ -3,6 +3,10 @@
     python benchmarks/intervals.py runs/concrete-rnc-0 runs/concrete-l1-0 runs/utkface-rnc-0 ... \
         --out benchmarks/results/intervals.csv
 
+SET-METHOD-SEED.npz, in place of a folder, holds the features that `recipe_trials.py --features`
+keeps: train, val, test, and their targets train_y, val_y, test_y. Predictions are those of a solved
+l1 head, whose penalty the validation rows choose.
+
 A folder is that of a finished run and is called SET-METHOD-SEED, with METHOD rnc or l1. Of it are
 read config.json, scores.json, predictions.csv, features.safetensors (of up to 2,000 test rows) and
 reference.safetensors (training features and targets). Runs of one set and seed must have the same
@@ -29,8 +33,7 @@ import csv
 import platform
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -38,68 +41,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from held_out import HeldOut, held_out
 from results_file import append_rows
-from rnc.interval_maker import compared_with
 from rnc.intervals import Conformal, least_rows
 from rnc.intervals.promise import covered_chances
-from rnc.intervals.reference import REFERENCE_FILE, read_reference
 from rnc.metrics import Columns
 from rnc.metrics.intervals import interval_scores, interval_widths
-from rnc.run.folder import RunFolder
-from rnc.run.reference import reference_of
 
 CONFIDENCES = (0.8, 0.9, 0.95)
 SPLITS, RESAMPLES, LEVEL = 20, 500, 0.99
 MOST_BINS, ROWS_PER_BIN = 5, 25
 Rows = NDArray[np.int64]
-
-
-@dataclass(eq=False)
-class HeldOut:
-    """The held-out rows of a run that have features."""
-
-    path: Path
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Set, method and seed, from the name of the folder."""
-        parts = self.path.name.rsplit("-", 2)
-        if len(parts) != 3 or not parts[2].isdigit():
-            raise SystemExit(f"{self.path} must be called SET-METHOD-SEED, as utkface-rnc-0.")
-        return parts[0], parts[1], int(parts[2])
-
-    @cached_property
-    def run(self) -> RunFolder:
-        """The folder."""
-        return RunFolder(self.path)
-
-    @cached_property
-    def difficulty(self) -> NDArray[np.float64]:
-        """(n,) by the neighbours of this run's features."""
-        if (self.path / REFERENCE_FILE).exists():
-            return compared_with(read_reference(self.path)).difficulty(self.run.features)
-        known = reference_of(self.run.model, self.run.table)  # an older run
-        return compared_with(known).difficulty(self.run.features)
-
-    @property
-    def predictions(self) -> Columns:
-        """(n, t)."""
-        return self.run.predictions.predicted[self.run.rows]
-
-    @property
-    def targets(self) -> Columns:
-        """(n, t)."""
-        return self.run.truth[self.run.rows]
-
-    @property
-    def period(self) -> float | None:
-        """Of targets on a circle."""
-        return self.run.fit.period if self.run.fit.label_distance == "circular" else None
-
-    def groups(self, column: str | None) -> NDArray[np.str_] | None:
-        """(n,) of a column of predictions.csv, if it has it."""
-        found = self.run.subgroups.get(column or "")
-        return None if found is None else found[self.run.rows]
 
 
 class Samples(NamedTuple):
@@ -222,7 +174,7 @@ def study(runs: dict[str, HeldOut], group: str | None) -> Iterator[dict[str, obj
     draws = np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
     draws = np.concatenate([np.arange(n)[None], draws])
     for (method, run), confidence in product(runs.items(), CONFIDENCES):
-        for t, target in enumerate(run.run.targets):
+        for t, target in enumerate(run.target_names):
             yield from of_target(run, runs, (method, t, target), confidence, draws, group)
 
 
@@ -340,8 +292,8 @@ def main() -> None:
     args = parser.parse_args()
     together: dict[tuple[str, int], dict[str, HeldOut]] = defaultdict(dict)
     for path in args.runs:
-        name, method, seed = HeldOut(path).key
-        together[name, seed][method] = HeldOut(path)
+        name, method, seed = held_out(path).key
+        together[name, seed][method] = held_out(path)
     done = set()
     if args.out is not None and args.out.exists():
         with args.out.open(newline="") as file:
