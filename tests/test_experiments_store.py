@@ -356,7 +356,7 @@ def test_a_run_of_another_config_in_a_folder_is_refused(tmp_path, monkeypatch) -
     store = Store(tmp_path)
     store.finish(planned(scheme="end2end"), ignore)
     (tmp_path / "runs" / "same" / "scores.json").unlink()
-    with pytest.raises(ValueError, match=r"lr: None then, 0\.1 now"):
+    with pytest.raises(ValueError, match=r"lr: not given then, 0\.1 now"):
         store.finish(planned(scheme="end2end", lr=0.1), ignore)
 
 
