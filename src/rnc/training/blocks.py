@@ -118,7 +118,7 @@ def are_many(shape: tuple[int, int], device: torch.device) -> bool:
 
 def times(rows: Blocks, weight: Tensor) -> Tensor:
     """The product of all rows and a vector: (n, d), (d,) -> (n,)."""
-    # Small results that are kept between large buffers would tear the heap: +1.3 GB at n = 700,000.
+    # Small results that are kept between large buffers would tear the heap: 1 GB at n = 700,000.
     product = weight.new_empty(rows.shape[0])
     for index, some in rows.parts():
         product[index] = some @ weight
