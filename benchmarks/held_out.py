@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.heads import make_head
-from rnc.interval_maker import compared_with
 from rnc.intervals import Neighbours
 from rnc.intervals.reference import REFERENCE_FILE, read_reference
 from rnc.metrics import Columns
+from rnc.model.intervals import compared_with
 from rnc.run.folder import RunFolder
 from rnc.run.reference import reference_of
 from rnc.training.probe import solve_head

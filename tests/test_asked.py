@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy import stats
 
-from rnc.asked import check_asked, of_one_target, read_array, read_full
 from rnc.heads import LEVELS, Head, make_head
 from rnc.heads.registry import HEADS
+from rnc.model.asked import check_asked, of_one_target, read_array, read_full
 
 TARGETS = np.array([[20.0, -1.0], [30.0, 2.0], [64.0, 9.0]])
 SPREAD = [name for name in HEADS if name not in ("l1", "mse", "huber")]

@@ -122,13 +122,13 @@ def test_several_files_and_formats(run, new, tmp_path):
     ],
 )
 def test_outputs_are_checked_before_data_are_read(run, new, monkeypatch, words, message):
-    monkeypatch.setattr("rnc.model.read_inputs", None)
+    monkeypatch.setattr("rnc.model.regressor.read_inputs", None)
     code, _, text = rnc(run, new, *words)
     assert (code, message in text) == (2, True), text
 
 
 def test_an_unfinished_run_is_told_before_data_are_read(run, new, monkeypatch):
-    monkeypatch.setattr("rnc.model.read_inputs", None)
+    monkeypatch.setattr("rnc.model.regressor.read_inputs", None)
     Path("run").mkdir()
     (Path("run") / "config.json").write_text((run / "config.json").read_text())
     code, _, text = rnc("run", new)

@@ -10,7 +10,7 @@ LAYERS = [
     ["files", "json_types", "lock", "loss", "printable"],
     ["augment", "encoders", "heads", "intervals", "methods", "metrics", "weights"],
     ["config"],
-    ["asked", "batching", "data", "explainer", "interval_maker", "model", "model_config"],
+    ["data", "model"],
     ["training"],
     ["analyses", "run"],
     ["experiments", "report", "search"],

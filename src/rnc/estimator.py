@@ -14,7 +14,6 @@ from sklearn import base, utils  # type: ignore[import-untyped]
 from sklearn.utils import validation  # type: ignore[import-untyped]
 from torch import nn
 
-from rnc.asked import Output, of_one_target
 from rnc.config import (
     Device,
     FitConfig,
@@ -31,11 +30,12 @@ from rnc.data.table import Table, table_from_arrays
 from rnc.estimator_rows import checked_weights, fractions_of, names_of, validated_by_training_rows
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
-from rnc.interval_maker import calibrate
 from rnc.intervals import Intervals
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor
+from rnc.model.asked import Output, of_one_target
+from rnc.model.intervals import calibrate
 from rnc.run.reference import reference_of
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
@@ -233,7 +233,7 @@ class RnCRegressor(
             X: as in `fit`.
             output: mean or median, (n,) or (n, t); quantiles, (n, q) or (n, t, q), a column for
                 each level; interval, as `predict_interval` gives it; full, a dict of mean, median,
-                quantiles, levels and what else the head says (`rnc.asked`).
+                quantiles, levels and what else the head says (`rnc.model.asked`).
             quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
             confidence: for the output interval; default: 0.9.
         """

@@ -139,7 +139,7 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
 def print_finished(run: Path) -> None:
     """The end of a training: scores, report, what to do next, and last the answer."""
     from rnc.heads.registry import HEADS
-    from rnc.model_config import read_config
+    from rnc.model.config import read_config
     from rnc.report import write_report
 
     print_scores(run)

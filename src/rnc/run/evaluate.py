@@ -34,14 +34,12 @@ import pandas as pd  # type: ignore[import-untyped]
 import torch
 from numpy.typing import NDArray
 
-from rnc.batching import Answers
 from rnc.config import FitConfig
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import essential
 from rnc.data.originals import originals_of
 from rnc.data.splits import ALL_SPLITS, SPLITS
 from rnc.data.table import Table
-from rnc.interval_maker import IntervalMaker, kept_calibration
 from rnc.intervals import Intervals
 from rnc.intervals.calibration import CHOSEN_AT
 from rnc.loss.pairwise import Pairwise, circular, resolve_label_distance, resolve_similarity
@@ -56,6 +54,8 @@ from rnc.metrics import (
     worst_samples,
 )
 from rnc.model import Regressor, input_shape_of
+from rnc.model.batching import Answers
+from rnc.model.intervals import IntervalMaker, kept_calibration
 from rnc.run.coverage import CURVE, coverage_scores, joined_intervals, possible_confidences
 from rnc.run.distribution import head_scores
 from rnc.run.folder import AnalysisResult

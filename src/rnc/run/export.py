@@ -34,9 +34,9 @@ from rnc.augment.configs import ImageAugment
 from rnc.augment.images import EVAL_RESIZE
 from rnc.files import write_file
 from rnc.heads import LEVELS, Head, HeadConfig
-from rnc.interval_maker import kept_calibration
 from rnc.intervals import Conformal, conformal_margin
 from rnc.model import FORMAT, Regressor
+from rnc.model.intervals import kept_calibration
 from rnc.run.coverage import COST_OF_REUSE, possible_confidences
 from rnc.run.predictions import extras_of
 

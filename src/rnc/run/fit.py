@@ -20,11 +20,11 @@ from rnc.config import FitConfig
 from rnc.data.source import DataSource
 from rnc.data.table import Table
 from rnc.files import sweep
-from rnc.interval_maker import calibrate
 from rnc.lock import locked
 from rnc.loss.distributed import is_first_process
 from rnc.methods.objective import PairLoss
 from rnc.model import Regressor, read_config
+from rnc.model.intervals import calibrate
 from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run

@@ -19,9 +19,8 @@
 Every file is written whole or not at all, by `rnc.files`. `RunFolder` reads strictly: what is
 missing or broken raises, and the message says what to do. `rnc.run.partial` reads what there is.
 `rnc.run.parts` has one reader per file, which both use, and `rnc.run.write` writes an evaluation.
-Four names are defined in lower layers,
-which write these files: model.py has config.json and model.safetensors, intervals
-reference.safetensors, training checkpoint/.
+Four names are defined in lower layers, which write these files: `rnc.model` has config.json and
+model.safetensors, `rnc.intervals` reference.safetensors, `rnc.training` checkpoint/.
 """
 
 import csv

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from rnc.data.originals import originals_of
 from rnc.data.table import Table
-from rnc.explainer import kept_reference
 from rnc.intervals.explanation import Explainer, Explanation, out_of_range_note
 from rnc.intervals.reference import Reference
 from rnc.metrics import Columns, worst_samples
 from rnc.model import Regressor
+from rnc.model.neighbours import kept_reference
 from rnc.run.evaluate import Evaluation
 from rnc.run.folder import AnalysisResult, RunFolder
 from rnc.run.predictions import predicted_column

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.asked import check_asked, read_array
 from rnc.data.errors import DataError, not_finite_note
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import Inputs, Skipped
 from rnc.data.raw import InputReader, expand
 from rnc.data.source import stored_side
 from rnc.data.stream import NeedsWhole, Piece, stream_inputs
-from rnc.explainer import explainer_of
-from rnc.interval_maker import maker_of
 from rnc.intervals import CalibrationRows
 from rnc.intervals.explanation import Explanation
 from rnc.model import Regressor
+from rnc.model.asked import check_asked, read_array
+from rnc.model.intervals import maker_of
+from rnc.model.neighbours import explainer_of
 from rnc.run.outputs import FEATURES, FRAMES, STDOUT, check_output, open_features, open_rows
 from rnc.run.predictions import (
     NAME,

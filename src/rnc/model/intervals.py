@@ -7,17 +7,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rnc.batching import Answers
 from rnc.data.splits import CALIBRATION
 from rnc.data.table import Table
-from rnc.explainer import kept_reference
 from rnc.intervals import CalibrationRows, Intervals, Neighbours, Spread
 from rnc.intervals.calibration import CALIBRATION_FILE, CHOSEN_AT
 from rnc.intervals.choice import with_kinds
 from rnc.intervals.reference import Reference
 from rnc.json_types import damaged
 from rnc.metrics import Columns
-from rnc.model import Regressor
+from rnc.model.batching import Answers
+from rnc.model.neighbours import kept_reference
+from rnc.model.regressor import Regressor
 
 # For 10,000 rows the search takes half a second, a tenth of what predicting a table takes.
 _MOST_COMPARED, _NEIGHBOURS = 2000, 15

@@ -2,7 +2,7 @@
 
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explainer
 from rnc.intervals.reference import REFERENCE_FILE, Reference, read_reference
-from rnc.model import Regressor
+from rnc.model.regressor import Regressor
 
 
 def explainer_of(model: Regressor, k: int = EXPLAIN_NEIGHBOURS) -> Explainer:

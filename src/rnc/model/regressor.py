@@ -20,10 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rnc.asked import Output, check_asked, read_asked
 from rnc.augment import TEST_VIEWS, eval_view
 from rnc.augment.configs import AUGMENTS, Augment
-from rnc.batching import Answers, InFloat64, joined
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
@@ -36,12 +34,18 @@ from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.intervals.reference import REFERENCE_FILE, Reference
 from rnc.json_types import damaged
-from rnc.model_config import CONFIG_ADVICE, check_is_finished, check_is_run, model_config_of
-from rnc.model_config import CONFIG_FILE as CONFIG_FILE
-from rnc.model_config import CONVERTED_FROM as CONVERTED_FROM
-from rnc.model_config import FORMAT as FORMAT
-from rnc.model_config import ModelConfig as ModelConfig
-from rnc.model_config import read_config as read_config
+from rnc.model.asked import Output, check_asked, read_asked
+from rnc.model.batching import Answers, InFloat64, joined
+from rnc.model.config import (
+    CONFIG_ADVICE,
+    CONFIG_FILE,
+    FORMAT,
+    ModelConfig,
+    check_is_finished,
+    check_is_run,
+    model_config_of,
+    read_config,
+)
 from rnc.weights import fill_weights
 
 MODEL_FILE = "model.safetensors"
@@ -74,9 +78,9 @@ class Regressor(nn.Module):
         self.register_buffer("input_shift", torch.zeros(channels, 1))
         self.register_buffer("input_scale", torch.ones(channels, 1))
         self.calibration: CalibrationRows | None = None
-        """What intervals rest on; `rnc.interval_maker` reads it from the folder when needed."""
+        """What intervals rest on; `rnc.model.intervals` reads it from the folder when needed."""
         self.reference: Reference | None = None
-        """Training samples to compare others with; `rnc.explainer` reads them likewise."""
+        """Training samples to compare others with; `rnc.model.neighbours` reads them likewise."""
         self.folder: Path | None = None
         """Where the model was loaded from."""
 
@@ -126,7 +130,7 @@ class Regressor(nn.Module):
                 (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as "photos/*.jpg";
                 of pictures and files also a list. `rnc.data.read_inputs` says more.
             output: mean or median, (n, t); quantiles, (n, t, q); interval, as `predict_interval`
-                gives it; full, a dict of all that the head says. `rnc.asked` says more.
+                gives it; full, a dict of all that the head says. `rnc.model.asked` says more.
             quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
             confidence: for the output interval; default: 0.9.
             images: the folder that file names in a table are relative to.
@@ -175,7 +179,7 @@ class Regressor(nn.Module):
             image_column: as for `predict`.
             batch_size: as for `predict`.
         """
-        from rnc.interval_maker import maker_of
+        from rnc.model.intervals import maker_of
 
         maker = maker_of(self)
         maker.rows.kinds_for(kind, confidence, joint=joint)  # raises before data are read
@@ -212,7 +216,7 @@ class Regressor(nn.Module):
 
         The other arguments are those of `predict`. `rnc predict --explain` writes the same.
         """
-        from rnc.explainer import explainer_of
+        from rnc.model.neighbours import explainer_of
 
         explain = explainer_of(self, k)  # raises before data are read
         return explain(
@@ -337,8 +341,8 @@ class Regressor(nn.Module):
             folder: made if it is not there.
             extra: further entries of config.json, such as the FitConfig.
         """
-        from rnc.explainer import kept_reference
-        from rnc.interval_maker import kept_calibration
+        from rnc.model.intervals import kept_calibration
+        from rnc.model.neighbours import kept_reference
 
         folder = Path(folder)
         calibration, reference = kept_calibration(self), kept_reference(self)
