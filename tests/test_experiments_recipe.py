@@ -171,6 +171,7 @@ class Known:
 
     predicted: np.ndarray
     truth: np.ndarray
+    weights: None = None
 
     @property
     def errors(self) -> np.ndarray:

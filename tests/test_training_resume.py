@@ -58,6 +58,7 @@ STEPS = 5
 def run(case: str, folder: Path, kill_at: tuple[str, int] | None) -> None:
     """Train with checkpoints, leave the result; die at the n-th step or write if told to."""
     torch.set_num_threads(1)
+    checkpoint.CHEAP_SECONDS = 1000.0  # one of every epoch, however slow the machine is
     table, config = columns(), quick(epochs=3, head_epochs=3, **CASES[case])
     model = build_regressor(table, config, normalised())
     if kill_at is not None:
@@ -152,7 +153,10 @@ def test_a_run_that_is_killed_again_and_again_gets_there(
     assert result[1] == records, f"killed at step {step}, then after {delays} seconds"
 
 
-def test_finished_epochs_are_not_trained_again(tmp_path: Path) -> None:
+def test_finished_epochs_are_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "CHEAP_SECONDS", 1000.0)  # one of every epoch
     table, config = columns(), quick(epochs=3)
     stopped = train(build_regressor(table, config, unnormalised()), table, config, tmp_path)
     before = [next(stopped), next(stopped)]
