@@ -226,6 +226,16 @@ def test_features_in_order_have_a_small_gap() -> None:
     assert gap(order[[3, 0, 5, 1, 2, 4]], lower, upper=upper) > 1
 
 
+@pytest.mark.parametrize("scale", [1e-170, 1.0, 1e160])
+def test_labels_of_any_scale_have_the_same_order(scale: float) -> None:
+    lower, upper = draw_labels(random.Random(7), 9, 2)
+    features = torch.randn(9, 3, dtype=torch.float64)
+    options = {"label_distance": "l2", "reduction": "none"}
+    scaled = rnc_loss(features, lower * scale, upper=upper * scale, **options)
+    torch.testing.assert_close(scaled, rnc_loss(features, lower, upper=upper, **options))
+    assert scaled.max() > 0
+
+
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e8])
 def test_value_and_gradient_are_finite_at_any_scale(scale: float) -> None:
     lower, upper = draw_labels(random.Random(5), 8, 1)
@@ -243,6 +253,8 @@ def test_value_and_gradient_are_finite_at_any_scale(scale: float) -> None:
         ([1.0, 2.0], [1.0, 1.0], {}, "at or below upper; got 2 and 1 in row 1"),
         ([INF, 2.0], [INF, 3.0], {}, "open end is -inf below or inf above"),
         ([1.0, 2.0], [1.0, 2.0, 3.0], {}, "in the shape of targets"),
+        ([1.0, 2e300], [1.0, 3e300], {}, "within 1e[+]300, or infinite .* got 2.0e[+]300 in row 1"),
+        ([1.0, 2.0], [1.0, 1e300], {}, "got 1.0e[+]300 in row 1. Divide all labels"),
         ([1.0, 2.0], [1.0, 3.0], {"positives": 1}, "positives=1 needs exact labels"),
         ([1.0, 2.0], [1.0, 3.0], {"backend": "reference"}, "it ranks exact labels"),
         ([1.0, 2.0], [1.0, 3.0], {"backend": "triton"}, "cannot run here"),
@@ -252,8 +264,9 @@ def test_value_and_gradient_are_finite_at_any_scale(scale: float) -> None:
 def test_bad_input_is_named(
     lower: list[float], upper: list[float], options: dict[str, Any], message: str
 ) -> None:
+    ends = [torch.tensor(end, dtype=torch.float64) for end in (lower, upper)]
     with pytest.raises(ValueError, match=message):
-        rnc_loss(torch.randn(2, 3), torch.tensor(lower), upper=torch.tensor(upper), **options)
+        rnc_loss(torch.randn(2, 3), ends[0], upper=ends[1], **options)
 
 
 def test_upper_ends_of_a_queue_alone_are_refused() -> None:

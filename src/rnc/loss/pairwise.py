@@ -84,7 +84,7 @@ def l2_distance(a: Tensor, b: Tensor) -> Tensor:
     """
     if a.shape[1] == 1:
         return l1_distance(a, b)
-    factor = _safe_factor(a, b)
+    factor = safe_factor(a, b)
     return _root_of_squares(a * factor, b * factor) / factor
 
 
@@ -172,7 +172,7 @@ def _sum_over_targets(distance: Pairwise, a: Tensor, b: Tensor) -> Tensor:
     return total
 
 
-def _safe_factor(*arrays: Tensor) -> Tensor:
+def safe_factor(*arrays: Tensor) -> Tensor:
     """What to multiply rows by so that squares of their differences stay within float64: ().
 
     1 unless the largest number is beyond 1e150 or below 1e-120.
@@ -218,7 +218,7 @@ def negative_l2(a: Tensor, b: Tensor) -> Tensor:
     subtracted directly.
     """
     if a.dtype == torch.float64:
-        factor = _safe_factor(a, b)
+        factor = safe_factor(a, b)
         return _direct_distance(a * factor, b * factor, p=2.0) / -factor
     similarity: Tensor = _NegativeL2.apply(a.double(), None if a is b else b.double())
     return similarity

@@ -35,12 +35,12 @@ import torch
 from torch import Tensor
 
 from rnc.loss.anchor_weights import shares
-from rnc.loss.batch import Problem
+from rnc.loss.batch import LARGEST_TARGET, Problem
 from rnc.loss.options import PairOptions
-from rnc.loss.pairwise import Pairwise, distances_of, similarities_of
+from rnc.loss.pairwise import Pairwise, distances_of, safe_factor, similarities_of
 from rnc.loss.plain import refuse_second_derivative
 
-OPEN = 1e300
+OPEN = LARGEST_TARGET
 """Stands for an infinite end of an interval, since targets of the loss are finite."""
 Others = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor]
 """Features and targets, or features and the lower and upper ends of labels."""
@@ -149,6 +149,14 @@ def _check_ends(lower: Tensor, upper: Tensor, distance: str | Pairwise) -> None:
             f"{lower[row, column].item():g} and {upper[row, column].item():g} in row {row}. An "
             "open end is -inf below or inf above, a missing label NaN."
         )
+    for end in (lower, upper):
+        too_large = end.isfinite() & (end.abs() >= OPEN)
+        if too_large.any():
+            raise ValueError(
+                f"rnc_loss needs ends of labels within {OPEN:.0e}, or infinite where open; "
+                f"got {end[too_large][0].item():.1e} in row {too_large.nonzero()[0, 0].item()}. "
+                "Divide all labels by one number: only their order of distances counts."
+            )
     between = (lower < upper) & ~(lower.isinf() & upper.isinf())
     if distance not in ("l1", "l2") and between.any():
         raise ValueError(
@@ -180,21 +188,24 @@ def _interval_bounds(
     """Sums of the gaps of all targets, or roots of the sums of their squares."""
     count = a[0].shape[1]
     several = squares and count > 1
+    # Squares of labels of 1e160 would be infinite, as if nothing were known of them.
+    finite = [end.masked_fill(end.isinf(), 0.0) for ends in (a, b) for end in ends]
+    factor = safe_factor(*finite) if several else 1.0
     low = high = common = a[0].new_zeros(len(a[0]), len(b[0]))
     for target in range(count):
         (l_a, u_a), (l_b, u_b) = ([end[:, target] for end in ends] for ends in (a, b))
         both = ~_is_missing(l_a, u_a)[:, None] & ~_is_missing(l_b, u_b)
         least = torch.maximum(l_a[:, None] - u_b, l_b - u_a[:, None]).clamp_(min=0)
         most = torch.maximum(u_a[:, None] - l_b, u_b - l_a[:, None]).masked_fill_(~both, 0.0)
-        low = low + (least.square() if several else least)
-        high = high + (most.square() if several else most)
+        low = low + ((least * factor).square() if several else least)
+        high = high + ((most * factor).square() if several else most)
         common = common + both
     high = high.masked_fill(common == 0, torch.inf)
     if count == 1:
         return Bounds(low, high)
     share = count / common.clamp(min=1)
     if several:
-        return Bounds((low * share).sqrt(), (high * share).sqrt())
+        return Bounds((low * share).sqrt() / factor, (high * share).sqrt() / factor)
     return Bounds(low * share, high * share)
 
 
