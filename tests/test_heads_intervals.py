@@ -108,3 +108,24 @@ def test_several_targets_are_masked_one_by_one() -> None:
     filled = torch.tensor([[3.0, 0.0], [0.0, 0.0]])
     one = make_head("l1", 4, AGES).loss(outputs[:, :1], filled[:, 0])
     torch.testing.assert_close(losses, torch.stack([one[0], 0 * one[0]]))
+
+
+def test_a_head_without_a_loss_of_intervals_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outputs are not taken for those of another kind of head."""
+    monkeypatch.setitem(HEADS, "mine", HEADS["dex"]._replace(interval=None))
+    head = make_head("mine", 4, AGES)
+    outputs, target = outputs_of(head, 1), torch.tensor([5.0])
+    with pytest.raises(
+        ValueError, match="head 'mine' has no loss for targets .* Give its HeadSpec"
+    ):
+        head.loss(outputs, target, target + 3)
+
+
+def test_exact_and_interval_rows_of_a_batch_are_divided_by_the_same_number() -> None:
+    """corn divides by its mean number of terms: here 6 of the interval and 13 of the exact row."""
+    head = make_head("corn", 4, AGES)
+    outputs = outputs_of(head, 2)
+    losses = head.loss(outputs, torch.tensor([5.0, 12.0]), torch.tensor([8.0, 12.0]))
+    masses = head.masses(outputs)[0]
+    wanted = -torch.stack([masses[0, 5:9].sum(), masses[1, 12]]).log() / 9.5
+    torch.testing.assert_close(losses, wanted)

@@ -68,7 +68,7 @@ from torch import Tensor, nn
 
 from rnc.heads.distributions import LEVELS as LEVELS
 from rnc.heads.distributions import check_levels, of_masses
-from rnc.heads.intervals import interval_loss
+from rnc.heads.intervals import at_nearest, within_or_exact
 from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
 from rnc.metrics import Columns, Values, as_columns
 
@@ -190,18 +190,27 @@ class Head(nn.Module):
         lower = lower.double().masked_fill(lower.isnan(), -torch.inf)
         upper = upper.double().masked_fill(upper.isnan(), torch.inf)
         losses = [
-            interval_loss(
-                self.config.name,
+            self._block_interval_loss(
                 block,
                 (lower[:, i] - self.config.shift[i]) / self.config.scale[i],
                 (upper[:, i] - self.config.shift[i]) / self.config.scale[i],
-                self.config.options,
             )
             for i, block in enumerate(self._blocks(outputs))
         ]
         known = (lower.isfinite() | upper.isfinite()).sum(dim=1).clamp(min=1)
         mean = torch.stack(losses).double().sum(dim=0) / known
         return mean if outputs.dtype == torch.float64 else mean.float()
+
+    def _block_interval_loss(self, block: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        spec, options = self.spec, self.config.options
+        if spec.outputs_are_values:
+            return at_nearest(spec.loss, block, lower, upper, options)
+        if spec.interval is None:
+            raise ValueError(
+                f"head {self.config.name!r} has no loss for targets that are known in part; got "
+                "upper=. Give its HeadSpec `interval`, or take a head that has one, as l1."
+            )
+        return within_or_exact(spec.loss, spec.interval, block, lower, upper, options)
 
     def decode(self, outputs: Tensor) -> Tensor:
         """Predictions in the units of the targets: (n, .) -> (n, t) in float64."""

@@ -82,3 +82,11 @@ def of_normal(mean: Tensor, scale: Tensor, levels: Sequence[float]) -> Tensor:
 def _scores(levels: Sequence[float]) -> list[float]:
     """The quantiles of the standard normal distribution."""
     return [NormalDist().inv_cdf(level) for level in levels]
+
+
+def nearest_class(u: Tensor, bins: int) -> Tensor:
+    """The class of u: (n,) -> (n, 1).
+
+    Halves go up. Rounded to even numbers, every other class would be wider than its neighbours.
+    """
+    return (u + 0.5).floor().nan_to_num().clamp(0, bins - 1).long()[:, None]

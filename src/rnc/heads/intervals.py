@@ -12,36 +12,49 @@ Where both ends are equal it is the loss of the head; where both are open, 0. Al
 logarithms, so that a prediction far from an interval has a gradient towards it.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rnc.heads.registry import HEADS, HeadOptions, nearest_class
+from rnc.heads.distributions import nearest_class
 
 LEAST = 1e-12
 """1 - P of a probability P is at least this."""
+Options = Mapping[str, Any]
 
 
-def interval_loss(
-    name: str, outputs: Tensor, lower: Tensor, upper: Tensor, options: HeadOptions
+def at_nearest(
+    loss: Callable[[Tensor, Tensor, Options], Tensor],
+    outputs: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    options: Options,
 ) -> Tensor:
-    """The loss of one target: outputs (n, k), ends (n,) in float64, infinite where open -> (n,)."""
-    spec = HEADS[name]
-    if spec.outputs_are_values:
-        here = outputs.detach().double()
-        nearest = here.clamp(lower[:, None], upper[:, None])
-        within = (here == nearest) & (lower < upper)[:, None]  # no slope, not that of a corner
-        outputs = torch.where(within, outputs.detach(), outputs)
-        return spec.loss(outputs, nearest if outputs.shape[1] > 1 else nearest[:, 0], options)
-    if name in ("or", "corn"):
-        return (_or if name == "or" else _corn)(outputs.double(), lower, upper)
-    if spec.masses is not None:
-        losses = _classes(outputs.double(), lower, upper)
-    else:
-        losses = _normal(outputs[:, 0].double(), _deviation(name, outputs, options), lower, upper)
+    """The loss of outputs that are values, at the value of the interval nearest to each: (n,)."""
+    here = outputs.detach().double()
+    nearest = here.clamp(lower[:, None], upper[:, None])
+    within = (here == nearest) & (lower < upper)[:, None]  # no slope, not that of a corner
+    outputs = torch.where(within, outputs.detach(), outputs)
+    return loss(outputs, nearest if outputs.shape[1] > 1 else nearest[:, 0], options)
+
+
+def within_or_exact(
+    loss: Callable[[Tensor, Tensor, Options], Tensor],
+    interval: Callable[[Tensor, Tensor, Tensor, Options], Tensor],
+    outputs: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    options: Options,
+) -> Tensor:
+    """The loss of the head where both ends are equal, and else that of the interval: (n,)."""
     exact = lower == upper
-    at = torch.where(exact, lower, 0.0)
-    return torch.where(exact, spec.loss(outputs, at, options).double(), losses)
+    # The lowest class of an interval is what corn counts its terms by, in the same batch.
+    at = torch.where(exact, lower, lower.clamp(min=-1.0))
+    losses = interval(outputs, lower, upper, options)
+    return torch.where(exact, loss(outputs, at, options).double(), losses)
 
 
 def _touched(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
@@ -51,22 +64,27 @@ def _touched(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     return first, last
 
 
-def _classes(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def classes_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
+    """One output per class: (n, b) -> (n,)."""
+    outputs = outputs.double()
     first, last = _touched(lower, upper, outputs.shape[1])
     k = torch.arange(outputs.shape[1], device=outputs.device)
     inside = outputs.masked_fill((k < first) | (k > last), -torch.inf)
     return outputs.logsumexp(dim=1) - inside.logsumexp(dim=1)
 
 
-def _or(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def or_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
+    """One output per threshold: (n, b - 1) -> (n,)."""
+    outputs = outputs.double()
     first, last = _touched(lower, upper, outputs.shape[1] + 1)
     k = torch.arange(outputs.shape[1], device=outputs.device)
     above, below = logsigmoid(outputs) * (k < first), logsigmoid(-outputs) * (k >= last)
     return -(above + below).sum(dim=1)
 
 
-def _corn(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def corn_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
     """P(first .. last) = P(at least first) (1 - P(above last | at least first))."""
+    outputs = outputs.double()
     first, last = _touched(lower, upper, outputs.shape[1] + 1)
     k, logs = torch.arange(outputs.shape[1], device=outputs.device), logsigmoid(outputs)
     reached = (logs * (k < first)).sum(dim=1)
@@ -80,13 +98,8 @@ def _corn(outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     return -(reached + stayed) / terms
 
 
-def _deviation(name: str, outputs: Tensor, options: HeadOptions) -> Tensor:
-    deviation = HEADS[name].deviation
-    assert deviation is not None
-    return deviation(outputs, options).double()
-
-
-def _normal(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def normal_within(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """A normal distribution: (n,) each."""
     low, high = (_standard(end, mean, deviation) for end in (lower, upper))
     # The tail in which both are small: 1 - 1 would be 0 far above the mean.
     flip = low + high > 0

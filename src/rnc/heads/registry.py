@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from rnc.heads.distributions import LEVELS, between_levels, of_normal
+from rnc.heads.distributions import nearest_class as nearest_class
+from rnc.heads.intervals import classes_within, corn_within, normal_within, or_within
 
 HeadOptions = Mapping[str, Any]
 """The options of a head by name: numbers, words, switches or several numbers."""
@@ -54,6 +56,9 @@ class HeadSpec(NamedTuple):
     deviation: Callable[[Tensor, HeadOptions], Tensor] | None = None
     """Where it is an output of the head: `deviation(outputs, options)`, the standard deviation of
     the distribution, (n,) in the units of u."""
+    interval: Callable[[Tensor, Tensor, Tensor, HeadOptions], Tensor] | None = None
+    """`interval(outputs, lower, upper, options)`: the loss where u is only known to lie between two
+    ends, (n,) each, infinite where open. Not needed where outputs are values."""
     chosen_by_loss: bool = False
     """Whether the loss of validation chooses among exact solutions. Of a head that is trained for
     its distribution the error of predictions sees a part only."""
@@ -158,6 +163,10 @@ def _deviation(outputs: Tensor, options: HeadOptions) -> Tensor:
     return _normal(outputs, options)[1]
 
 
+def _gaussian_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: HeadOptions) -> Tensor:
+    return normal_within(*_normal(outputs, options), lower, upper)
+
+
 def _normal(outputs: Tensor, options: HeadOptions) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation, in float64: the square of a large error leaves float32."""
     mean, width = outputs.double().unbind(1)
@@ -201,14 +210,6 @@ def _corn(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
     terms = -logsigmoid(torch.where(classes > k, outputs, -outputs)) * (classes >= k)
     # The mean over samples is then the sum of all terms over their number.
     return terms.sum(dim=1) / (classes >= k).sum(dim=1).double().mean()
-
-
-def nearest_class(u: Tensor, bins: int) -> Tensor:
-    """The class of u: (n,) -> (n, 1).
-
-    Halves go up. Rounded to even numbers, every other class would be wider than its neighbours.
-    """
-    return (u + 0.5).floor().nan_to_num().clamp(0, bins - 1).long()[:, None]
 
 
 def _numbers(outputs: Tensor) -> Tensor:
@@ -262,7 +263,13 @@ def _over_classes(
     loss: Callable[[Tensor, Tensor, HeadOptions], Tensor], options: Mapping[str, HeadOption]
 ) -> HeadSpec:
     return HeadSpec(
-        loss, _expectation, options, lambda bins, _: bins, binned=True, masses=_class_masses
+        loss,
+        _expectation,
+        options,
+        lambda bins, _: bins,
+        binned=True,
+        masses=_class_masses,
+        interval=classes_within,
     )
 
 
@@ -270,8 +277,17 @@ def _over_thresholds(
     loss: Callable[[Tensor, Tensor, HeadOptions], Tensor],
     decode: Callable[[Tensor, HeadOptions], Tensor],
     masses: Callable[[Tensor, HeadOptions], Tensor],
+    interval: Callable[[Tensor, Tensor, Tensor, HeadOptions], Tensor],
 ) -> HeadSpec:
-    return HeadSpec(loss, decode, _COUNTED, lambda bins, _: bins - 1, binned=True, masses=masses)
+    return HeadSpec(
+        loss,
+        decode,
+        _COUNTED,
+        lambda bins, _: bins - 1,
+        binned=True,
+        masses=masses,
+        interval=interval,
+    )
 
 
 def _are_levels(levels: tuple[float, ...]) -> bool:
@@ -295,8 +311,8 @@ HEADS: dict[str, HeadSpec] = {
     "huber": HeadSpec(_huber, _first, {"beta": _BETA}, outputs_are_values=True, linear=True),
     "dex": _over_classes(_dex, {}),
     "dldl": _over_classes(_dldl, _SIGMA | _ALPHA | _ORIGINAL),
-    "or": _over_thresholds(_or, _or_count, _or_masses),
-    "corn": _over_thresholds(_corn, _corn_count, _corn_masses),
+    "or": _over_thresholds(_or, _or_count, _or_masses, or_within),
+    "corn": _over_thresholds(_corn, _corn_count, _corn_masses, corn_within),
     "l2cs": _over_classes(_l2cs, _ALPHA | _ORIGINAL),
     "lde": _over_classes(_lde, _SIGMA),
     "quantile": HeadSpec(
@@ -316,6 +332,7 @@ HEADS: dict[str, HeadSpec] = {
         2,
         quantiles=_normal_quantiles,
         deviation=_deviation,
+        interval=_gaussian_within,
         chosen_by_loss=True,
     ),
 }
