@@ -116,7 +116,7 @@ def test_a_head_without_a_loss_of_intervals_says_so(monkeypatch: pytest.MonkeyPa
     head = make_head("mine", 4, AGES)
     outputs, target = outputs_of(head, 1), torch.tensor([5.0])
     with pytest.raises(
-        ValueError, match="head 'mine' has no loss for targets .* Give its HeadSpec"
+        ValueError, match=r"head 'mine' has no loss for targets .* Give its HeadSpec"
     ):
         head.loss(outputs, target, target + 3)
 
