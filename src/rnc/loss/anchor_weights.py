@@ -47,7 +47,7 @@ def shares(weights: Tensor, *, is_shared: bool = False) -> Tensor:
     if is_shared:
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
     scaled = weights / torch.where(most > 0, most, 1.0)  # 0 .. 1
-    sums = torch.stack([scaled.sum(), scaled.new_tensor(float(len(weights)))])
+    sums = torch.stack([scaled.sum(), scaled.new_full((), len(weights))])
     if is_shared:
         dist.all_reduce(sums)
     total, count = sums
