@@ -14,7 +14,7 @@ LAYERS = [
     ["training"],
     ["analyses", "run"],
     ["experiments", "report", "search"],
-    ["cli", "door", "estimator", "estimator_rows"],
+    ["__main__", "cli", "door", "estimator", "estimator_rows"],
 ]
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -78,7 +78,20 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'rnc' has no attribute {name!r}")
     module, attribute = _LATER[name]
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "rnc":
+            raise
+        raise ModuleNotFoundError(_needs(f"rnc.{name}", error.name), name=error.name) from error
+
+
+def _needs(what: str, package: str) -> str:
+    """What to say where only a part of the dependencies is installed."""
+    return (
+        f"{what} needs {package}, which is not installed. The loss needs torch alone; for all the "
+        "rest, `pip install rank-n-contrast` without --no-deps."
+    )
 
 
 def __dir__() -> list[str]:
