@@ -55,6 +55,7 @@ OTHER: dict[str, Any] = {
     "lr": 0.01,
     "weight_decay": 0.0,
     "lr_decay": 0.5,
+    "layer_decay": 0.75,
     "warm_up": 1,
     "average": 0.9,
     "keep": "last",

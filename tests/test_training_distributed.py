@@ -28,7 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
     "auto": {"scheme": "auto", "views": 0},
     "corn": {"scheme": "end2end", "head": "corn"},
     "supcon": {"objective": "supcon", "step": 20.0},
-    "simclr, finetuned": {"objective": "simclr", "scheme": "finetune"},
+    "simclr, finetuned": {"objective": "simclr", "scheme": "finetune", "layer_decay": 0.5},
     "own": {"objective": "own"},
     "dino": {"objective": "dino", "prototypes": 16, "head_solver": "sgd"},
     "fds, lds": {"scheme": "end2end", "regularizer": "fds", "lds": True, "step": 10.0},

@@ -124,6 +124,7 @@ class RnCRegressor(
         lr: float | None = None,
         weight_decay: float | None = None,
         lr_decay: float = 0.1,
+        layer_decay: float = 1.0,
         warm_up: int | None = None,
         average: float | None = None,
         keep: Keep | None = None,

@@ -118,6 +118,9 @@ class FitConfig:
         None
     )
     lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    layer_decay: Annotated[
+        float, "rate of each layer of the encoder, as a share of that of the layer above it"
+    ] = 1.0
     warm_up: Annotated[
         int | None, "epochs in which the rate rises; best: a twentieth, else none"
     ] = None

@@ -41,6 +41,11 @@ def check_config(config: "FitConfig") -> None:
         value = getattr(config, name)
         if value is not None and not 0 < value < float("inf"):
             raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    if not 0 < config.layer_decay <= 1:
+        raise ValueError(
+            "layer_decay is a share of the rate of the layer above, above 0 and up to 1, such as "
+            f"0.75; got {config.layer_decay!r}."
+        )
     _check_average(config)
     _check_head_decay(config)
     resolve_similarity(config.similarity)  # evaluation needs both, whatever the scheme

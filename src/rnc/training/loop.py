@@ -24,7 +24,7 @@ from rnc.training.batches import Batches, Picked, seed_of
 from rnc.training.caching import cached_backward
 from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
-from rnc.training.optimizers import learning_rate, make_optimizer, set_rate
+from rnc.training.optimizers import depth_groups, learning_rate, make_optimizer, set_rate
 from rnc.training.record import PULSE, Record, Step
 
 if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
@@ -62,6 +62,8 @@ class Stage:
     clip: float | None = None
     mixed: bool = False
     """Whether C-Mixup mixes samples with each other."""
+    layer_decay: float = 1.0
+    """Rate of a layer of the encoder, as a share of that of the layer above it."""
     bound: Callable[..., Tensor] | None = None
     """Targets and `views` -> the lowest value that the loss can take."""
 
@@ -130,9 +132,10 @@ def run_stage(
     means that gradients are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
+    trained, decay = _trained(objective, stage.name), stage.layer_decay
     optimizer = make_optimizer(
         stage.optimizer,
-        _trained(objective, stage.name),
+        trained if decay == 1 else depth_groups(objective, decay),
         stage.lr,
         stage.weight_decay,
         graphed=graphed,
@@ -141,7 +144,7 @@ def run_stage(
     precision = fabric.strategy.precision
     if scaled:  # start from the scale of a new process, whatever the stages before left
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
-    average = WeightAverage.of(_trained(objective, stage.name), stage.average, stage.epochs)
+    average = WeightAverage.of(trained, stage.average, stage.epochs)
     state = StageState(model, objective, optimizer, precision, average)
     chooses = validate is not None if keep is None else keep == "best"
     records: list[Record] = []

@@ -2,16 +2,21 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from rnc.config import Optimizer
+from rnc.encoders.depth import parameter_depths
+from rnc.methods.objective import Objective
+
+_SCALE = "rate_scale"  # entry of a parameter group: what set_rate multiplies its rate by
 
 
 def make_optimizer(
     name: Optimizer,
-    parameters: Iterable[nn.Parameter],
+    parameters: Iterable[nn.Parameter] | list[dict[str, Any]],
     lr: float,
     weight_decay: float,
     *,
@@ -23,26 +28,49 @@ def make_optimizer(
     If `graphed`, a CUDA graph can hold a step: the learning rate is a tensor that `set_rate`
     changes. Steps round in the same way with it and without. If gradients are `scaled` for 16-bit
     floats, there is no fused kernel: it would undo the scale only after Fabric has clipped.
+    `parameters` may be the groups of `depth_groups`.
     """
-    parameters = list(parameters)
-    fused = (parameters[0].is_cuda and not scaled) or None
-    rate = torch.tensor(lr, device=parameters[0].device) if graphed else lr
+    groups: list[Any] = list(parameters)
+    first = groups[0]["params"][0] if isinstance(groups[0], dict) else groups[0]
+    fused = (first.is_cuda and not scaled) or None
+    rate = torch.tensor(lr, device=first.device) if graphed else lr
+    for group in groups:
+        if isinstance(group, dict):  # a tensor of its own: set_rate changes it in place
+            scale = group[_SCALE]
+            group["lr"] = torch.tensor(lr * scale, device=first.device) if graphed else lr * scale
     if name == "sgd":
         return torch.optim.SGD(
-            parameters, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=fused
+            groups, lr=rate, momentum=0.9, weight_decay=weight_decay, fused=fused
         )
     return torch.optim.AdamW(
-        parameters, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=fused
+        groups, lr=rate, weight_decay=weight_decay, capturable=graphed, fused=fused
     )
 
 
+def depth_groups(objective: Objective, decay: float) -> list[dict[str, Any]]:
+    """Parameter groups whose rates fall from the features down to the input.
+
+    The last layer of the encoder, and all that is not in it (a head, a projection), have the full
+    rate; each layer below has `decay` times that of the one above. Parameters that do not train are
+    left out.
+    """
+    depths = {f"encoder.{k}": v for k, v in parameter_depths(objective.encoder).items()}
+    top = max(depths.values(), default=0)
+    by_depth: dict[int, list[nn.Parameter]] = {}
+    for name, parameter in objective.named_parameters():
+        if parameter.requires_grad:
+            by_depth.setdefault(depths.get(name, top), []).append(parameter)
+    return [{"params": by_depth[k], _SCALE: decay ** (top - k)} for k in sorted(by_depth)]
+
+
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Change the learning rate, in place where it is a tensor."""
+    """Change the learning rate, in place where it is a tensor; that of a group by its scale."""
     for group in optimizer.param_groups:
+        rate = lr * group.get(_SCALE, 1.0)
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = lr
+            group["lr"] = rate
 
 
 def learning_rate(epoch: int, epochs: int, lr: float, decay: float, warm_up: int = 0) -> float:

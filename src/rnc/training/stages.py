@@ -224,6 +224,7 @@ class SchemeRunner:
             chunk=config.chunk,
             clip=config.clip,
             mixed=config.c_mixup,
+            layer_decay=config.layer_decay,
         )
         stage = dataclasses.replace(stage, **changes)
         is_whole = stage.chunk * self.fabric.world_size >= stage.batch_size
