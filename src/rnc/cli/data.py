@@ -53,6 +53,9 @@ class DataFlags:
         ),
     ] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
+    partial_labels: Annotated[
+        bool, "train RnC on rows whose target is empty, >90 or 20-29, too: docs/labels.md"
+    ] = False
     skip_bad: SkipBad = False
     fit: Annotated[
         Literal["crop", "pad", "stretch"],
@@ -109,6 +112,7 @@ def source_of(flags: DataFlags) -> "DataSource":
         weight_column=flags.weight_column,
         decimal=flags.decimal,
         drop_missing=flags.drop_missing,
+        partial_labels=flags.partial_labels,
         skip_bad=flags.skip_bad,
         fit=flags.fit,
         channels=flags.channels,

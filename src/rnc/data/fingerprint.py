@@ -43,7 +43,7 @@ def digest_of(table: "Table") -> str:
     columns = [table.split, table.names]
     columns += [table.subgroup[name] for name in sorted(table.subgroup)]
     texts = [np.asarray(column).astype(str) for column in columns]
-    weights = () if table.weight is None else (table.weight,)
+    weights = [values for values in (table.weight, table.ends) if values is not None]
     for values in (table.x[sample], table.y, *texts, *weights):
         digest.update(f"{values.dtype}{values.shape}".encode())
         digest.update(np.ascontiguousarray(values).tobytes())
@@ -58,6 +58,7 @@ def fingerprint_of(table: "Table") -> dict[str, Any]:
     """
     subgroups = sorted(table.subgroup)
     weights = {} if table.weight is None else {"weights": _hash("", table.weight)}
+    weights |= {} if table.ends is None else {"ends of targets": _hash("", table.ends)}
     return {
         "rows": len(table),
         "inputs": _hash([table.kind, essential(table.preprocessing, table.kind)], table.x),

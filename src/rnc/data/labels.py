@@ -53,6 +53,7 @@ class LabelColumns:
     skipped: tuple[Skipped, ...]
     group: NDArray[Any] | None = None
     weight: NDArray[np.float64] | None = None
+    ends: NDArray[np.float64] | None = None
 
     def without(self, rows: Iterable[int], skipped: tuple[Skipped, ...]) -> "LabelColumns":
         """The labels of the other rows."""
@@ -67,6 +68,7 @@ class LabelColumns:
             skipped=self.skipped + skipped,
             group=None if self.group is None else self.group[kept],
             weight=None if self.weight is None else self.weight[kept],
+            ends=None if self.ends is None else self.ends[kept],
         )
 
 
@@ -156,7 +158,7 @@ def read_labels(
     ids = names_of_rows(np.asarray(frame.index if names is None else names)[usable])
     if dropped:  # or it would be a copy
         frame, y = frame[usable], y[usable]
-    group = _group(frame, roles.group, place)
+    group = read_group(frame, roles.group, place)
     if roles.split is not None:
         if not fitted and (fractions is not None or split_seed != 0):
             raise DataError(
@@ -184,7 +186,7 @@ def read_labels(
         except DataError as error:
             raise DataError(f"{place}: {error}") from error
         _check_spread(y[split == "train"], roles.targets, place)
-    subgroup = {name: _values(frame[name], place) for name in roles.subgroup}
+    subgroup = {name: read_values(frame[name], place) for name in roles.subgroup}
     weight = None
     if roles.weight is not None:
         weight = read_weights(frame, roles.weight, place)
@@ -202,7 +204,8 @@ def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> N
             )
 
 
-def _group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any] | None:
+def read_group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any] | None:
+    """What says which rows belong together; every row needs it."""
     if name is None:
         return None
     gaps = frame[name].isna().to_numpy()
@@ -212,10 +215,10 @@ def _group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any] | 
             f"{first_few(frame.index[gaps])}), so it is unknown which rows belong together. Fill "
             "it in, with a value of its own for a row that stands alone."
         )
-    return _values(frame[name], place)
+    return read_values(frame[name], place)
 
 
-def _values(values: pd.Series, place: str) -> NDArray[Any]:
+def read_values(values: pd.Series, place: str) -> NDArray[Any]:
     """Numbers as they are, anything else as text."""
     if (cells := nested(values)) in ("lists", "objects"):
         raise DataError(

@@ -12,14 +12,20 @@ Two columns may hold the ends instead (`ends_of_columns`), or a time and whether
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.columns import as_booleans, as_numbers, finite_numbers
-from rnc.data.errors import DataError
+from rnc.data.errors import DataError, first_few
+from rnc.data.inputs import Skipped
+from rnc.data.labels import ColumnRoles, LabelColumns, read_group, read_labels, read_values
+from rnc.data.names import names_of_rows
+from rnc.data.row_weights import read_weights
+from rnc.data.splits import PARTIAL, split_word
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _FORMS = (
@@ -113,3 +119,83 @@ def _checked(ends: Ends, values: pd.Series, place: str) -> Ends:
             f"{ends.upper[row]:g}; its lower end is above its upper end."
         )
     return ends
+
+
+# ------------------------------------------------------------------------------- labels of a table
+
+
+def read_partial_labels(
+    frame: pd.DataFrame,
+    roles: ColumnRoles,
+    place: str,
+    *,
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> tuple[LabelColumns, NDArray[np.bool_]]:
+    """As `read_labels`, with rows whose targets are not exact in a split of their own, "partial".
+
+    They are training rows. A row that a column puts into another split raises, and one whose group
+    is in another split is left out.
+    """
+    ends = np.stack([_stacked(ends_of_cells(frame[name], place)) for name in roles.targets], axis=1)
+    exact = (ends[..., 0] == ends[..., 1]).all(axis=1)
+    if not exact.any():
+        raise DataError(
+            f"{place}: no row has an exact value of {first_few(roles.targets)}. Heads and scores "
+            "need some: label a few rows."
+        )
+    _check_training(frame[~exact], roles, place)
+    values = {name: ends[exact, i, 0] for i, name in enumerate(roles.targets)}
+    ids = np.asarray(frame.index if names is None else names)
+    own = [str(name) for name in ids[exact]]
+    known, _ = read_labels(frame[exact].assign(**values), roles, place, names=own, **options)
+    usable, skipped = _apart(frame, roles, exact, known, place)
+    kept = frame[usable]
+    split = np.full(len(kept), PARTIAL, dtype="<U11")
+    split[exact[usable]] = known.split
+    return LabelColumns(
+        y=np.where(ends[..., 0] == ends[..., 1], ends[..., 0], np.nan)[usable],
+        target_names=roles.targets,
+        split=split,
+        names=names_of_rows(ids[usable]),
+        subgroup={name: read_values(kept[name], place) for name in roles.subgroup},
+        skipped=known.skipped + skipped,
+        group=read_group(kept, roles.group, place),
+        weight=None if roles.weight is None else read_weights(kept, roles.weight, place),
+        ends=ends[usable],
+    ), usable
+
+
+def _stacked(ends: Ends) -> NDArray[np.float64]:
+    return np.stack(ends, axis=1)
+
+
+def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
+    """Raise if a row without exact targets is to be validated or tested on."""
+    if roles.split is None:
+        return
+    words = rest[roles.split].map(split_word)
+    elsewhere = words.notna() & (words != "train")
+    if elsewhere.any():
+        raise DataError(
+            f"{place} row {rest.index[int(elsewhere.to_numpy().argmax())]}: {roles.split} is "
+            f"{rest[roles.split][elsewhere].iloc[0]!r}, but its target is not exact "
+            f"({elsewhere.sum()} rows are like it). Validation and scores need exact targets: mark "
+            "such rows train, or leave them out."
+        )
+
+
+def _apart(
+    frame: pd.DataFrame,
+    roles: ColumnRoles,
+    exact: NDArray[np.bool_],
+    known: LabelColumns,
+    place: str,
+) -> tuple[NDArray[np.bool_], tuple[Skipped, ...]]:
+    """Which rows remain, and those left out since their group is in another split."""
+    group = read_group(frame, roles.group, place)
+    if group is None:
+        return np.ones(len(frame), bool), ()
+    elsewhere = np.isin(group, group[exact][known.split != "train"]) & ~exact
+    reason = f"its target is not exact, and others of its {roles.group} are not in training"
+    return ~elsewhere, tuple(Skipped(str(row), reason) for row in frame.index[elsewhere])

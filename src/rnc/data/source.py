@@ -44,6 +44,7 @@ class DataSource:
     calibration_share: float = 0.0
     decimal: str | None = None
     drop_missing: bool = False
+    partial_labels: bool = False
     skip_bad: bool = False
     fit: str = "crop"
     channels: int | None = None
@@ -64,8 +65,9 @@ class DataSource:
     def to_json(self) -> dict[str, Any]:
         """The fields that matter for this source, as config.json keeps them."""
         fields = dataclasses.asdict(self)
-        if not self.calibration_share:
-            del fields["calibration_share"]
+        for name in ("calibration_share", "partial_labels"):
+            if not fields[name]:
+                del fields[name]
         if self.is_copy:
             return {name: fields[name] for name in _OF_COPIES if name in fields}
         return {k: v for k, v in fields.items() if not k.startswith("dataset")}

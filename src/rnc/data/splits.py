@@ -24,7 +24,9 @@ from rnc.data.names import NumberedRows
 SPLITS = ("train", "val", "test")
 """Those that a run needs."""
 CALIBRATION = "calibration"
-ALL_SPLITS = (*SPLITS, CALIBRATION)
+PARTIAL = "partial"
+"""Training rows whose targets are missing or known in part: only an encoder by RnC sees them."""
+ALL_SPLITS = (*SPLITS, CALIBRATION, PARTIAL)
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the three in a seeded split, unless others are asked for."""

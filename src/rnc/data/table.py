@@ -29,7 +29,8 @@ from rnc.data.names import NumberedRows
 from rnc.data.numerals import check_disguised
 from rnc.data.opened import OpenedData, columns_frame, open_data
 from rnc.data.originals import gap_cells, kept_originals
-from rnc.data.splits import ALL_SPLITS, check_filled
+from rnc.data.partial_labels import read_partial_labels
+from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled
 from rnc.data.unseen import unseen_categories
 
 Kind = Literal["image", "signal", "table"]
@@ -47,7 +48,7 @@ class Table:
     target_names: tuple[str, ...]
     kind: Kind
     split: NDArray[np.str_]
-    """"train", "val", "test" or "calibration" for every row."""
+    """"train", "val", "test", "calibration" or "partial" for every row."""
     names: NDArray[np.str_] | NumberedRows
     """What identifies each row: its file name or number."""
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -67,11 +68,15 @@ class Table:
     """By column of numbers or dates: texts that were read as gaps, and where they are."""
     weight: NDArray[np.float64] | None = None
     """What each row counts, (n,), from 0 on; None if all count alike."""
+    ends: NDArray[np.float64] | None = None
+    """Between what each target lies, (n, t, 2), equal where it is exact; then y is NaN where it is
+    not, in rows of the split "partial". None if all are exact."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
         columns |= {} if self.group is None else {"group": self.group}
         columns |= {} if self.weight is None else {"weight": self.weight}
+        columns |= {} if self.ends is None else {"ends": self.ends}
         for name, values in columns.items():
             if len(values) != len(self.x):
                 raise DataError(
@@ -92,6 +97,11 @@ class Table:
         if split not in ALL_SPLITS:
             raise DataError(f"split must be one of {', '.join(ALL_SPLITS)}; got {split!r}.")
         return np.flatnonzero(self.split == split)
+
+    @property
+    def encoder_rows(self) -> int:
+        """How many rows train an encoder: with those whose targets are known in part."""
+        return len(self.rows("train")) + len(self.rows(PARTIAL))
 
     @cached_property
     def digest(self) -> str:
@@ -121,6 +131,7 @@ def read_table(
     calibration_share: float = 0.0,
     decimal: str | None = None,
     drop_missing: bool = False,
+    partial_labels: bool = False,
     skip_bad: bool = False,
     image_size: int = 224,
     fit: str = "crop",
@@ -161,6 +172,8 @@ def read_table(
         calibration_share: share of the training rows that intervals are calibrated on instead.
         decimal: the decimal sign of numbers that are texts, "," or "."; by default by their look.
         drop_missing: leave out rows without a target, instead of raising.
+        partial_labels: train encoders on rows whose target is missing or known in part, too, as >90
+            or 20-29: see docs/labels.md.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
         fit: how an image file becomes a square: "crop" keeps its middle, "pad" adds mid-grey bars,
@@ -200,17 +213,24 @@ def read_table(
         x = frame[names]
     elif isinstance(x, pd.DataFrame):
         x = x[choose_array_columns(x, *asked_for, place)]
-    labels, usable = read_labels(
-        frame,
-        roles,
-        place,
-        names=x.names if isinstance(x, ImageRows) else None,
-        drop_missing=drop_missing,
-        fractions=fractions,
-        split_seed=split_seed,
-        calibration_share=calibration_share,
-        fitted=fitted,
-    )
+    names_of_files = x.names if isinstance(x, ImageRows) else None
+    splitting: dict[str, Any] = {
+        "fractions": fractions,
+        "split_seed": split_seed,
+        "calibration_share": calibration_share,
+    }
+    if partial_labels and not fitted:
+        labels, usable = read_partial_labels(frame, roles, place, names=names_of_files, **splitting)
+    else:
+        labels, usable = read_labels(
+            frame,
+            roles,
+            place,
+            names=names_of_files,
+            drop_missing=drop_missing,
+            fitted=fitted,
+            **splitting,
+        )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
         decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels)

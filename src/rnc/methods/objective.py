@@ -71,13 +71,19 @@ class BatchLabels:
     """
 
     def __init__(
-        self, targets: Tensor, weights: Tensor | None = None, sample_weights: Tensor | None = None
+        self,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        sample_weights: Tensor | None = None,
+        upper: Tensor | None = None,
     ) -> None:
         self.targets = targets
         self.weights = weights
         """What each sample counts in the loss of a head, (n,); None where all count alike."""
         self.sample_weights = sample_weights
         """The part of it that the data give, (n,): it counts in a loss of the features, too."""
+        self.upper = upper
+        """The upper ends of targets that are known in part, (n, t); targets are the lower ones."""
 
 
 class Objective(nn.Module):
@@ -147,11 +153,11 @@ class FeatureObjective(Objective):
 
 
 def weighed(loss: PairLoss, features: Tensor, labels: BatchLabels) -> Tensor:
-    """A loss of features, with the weights of the data as `weights` where there are some."""
-    if labels.sample_weights is None:
-        return loss(features, labels.targets)
-    takes_weights: Callable[..., Tensor] = loss  # its method says so: `MethodSpec.weighted`
-    return takes_weights(features, labels.targets, weights=labels.sample_weights)
+    """A loss of features, with `weights` of the data and `upper` ends where there are some."""
+    more = {"weights": labels.sample_weights, "upper": labels.upper}
+    more = {name: values for name, values in more.items() if values is not None}
+    takes_more: Callable[..., Tensor] = loss  # its method says so, as `MethodSpec.weighted`
+    return takes_more(features, labels.targets, **more)
 
 
 class Calibration(nn.Module):

@@ -161,7 +161,7 @@ def fit_run(
 
 def _with_oversample(config: FitConfig, table: Table) -> FitConfig:
     """The config with the exponent that the targets of these data choose, if it has none."""
-    resolved = config.resolve(len(table.rows("train")), table.kind)
+    resolved = config.resolve(table.encoder_rows, table.kind)
     return replace(config, oversample=chosen_oversample(resolved, table))
 
 

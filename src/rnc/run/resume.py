@@ -34,7 +34,7 @@ def filled_in(config: FitConfig, table: Table, resumed: RunFolder | None = None)
 
     Learning rates of a resumed run stay what they were: `as_started` has set one for all.
     """
-    resolved = config.resolve(len(table.rows("train")), table.kind)
+    resolved = config.resolve(table.encoder_rows, table.kind)
     entries = {"resolved": resolved.to_json(), "rates": _rates(resolved)}
     if resumed is not None and (before := resumed.config.get("resolved")):
         entries["resolved"]["lr"] = before["lr"]
@@ -47,7 +47,7 @@ def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
     stored = run.config.get("resolved")
     if stored is None:  # an older version, whose defaults were as they are now
         return config
-    now = config.resolve(len(table.rows("train")), table.kind)
+    now = config.resolve(table.encoder_rows, table.kind)
     is_longer = (config.epochs, config.head_epochs) != (run.fit.epochs, run.fit.head_epochs)
     left = [name for name, value in vars(config).items() if value is None]
     started = {name: stored[name] for name in left if name in stored}

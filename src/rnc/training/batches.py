@@ -25,7 +25,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rnc.augment import draw_views, eval_view, views_from
 from rnc.augment.configs import Augment
-from rnc.config import Switch
+from rnc.config import FitConfig, Switch
+from rnc.data.splits import PARTIAL
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
@@ -45,6 +46,12 @@ class Mixup:
     alpha: float = 2.0
     bandwidth: float | None = None
     label_distance: str | Pairwise = "l2"
+
+    @classmethod
+    def of(cls, config: FitConfig) -> "Mixup":
+        """C-Mixup as published, by Euclidean distance, unless the targets are angles."""
+        distance = "l2" if circle_of(config.distance) is None else config.distance
+        return cls(config.mixup_alpha, config.mixup_bandwidth, distance)
 
 
 class Picked(NamedTuple):
@@ -79,6 +86,10 @@ class Batch(NamedTuple):
     """What the data say that each sample counts, (n,)."""
     all_weights: Tensor | None = None
     """The same of the samples of all processes, (m,)."""
+    upper: Tensor | None = None
+    """The upper ends of targets that are known in part, (n, t); then targets are the lower ones."""
+    all_upper: Tensor | None = None
+    """The same of the samples of all processes, (m, t)."""
 
 
 class Batches:
@@ -86,7 +97,7 @@ class Batches:
 
     The model augments and standardises them. `weights` (n,) is what each of them counts in the loss
     of a head, `sample_weights` (n,) the part of it that the data give, `shares` (n,) how often an
-    epoch has it, if not once.
+    epoch has it, if not once. With `partial`, rows whose targets are known in part come after them.
     """
 
     def __init__(
@@ -104,10 +115,16 @@ class Batches:
         weights: Tensor | None = None,
         sample_weights: Tensor | None = None,
         shares: Tensor | None = None,
+        partial: bool = False,
     ) -> None:
         self.rows = table.rows("train")
         self.known_targets = torch.tensor(table.y[self.rows])  # on the host
-        self.targets = self.known_targets.to(device)
+        self.targets, self.upper = self.known_targets.to(device), None
+        if partial:
+            assert table.ends is not None
+            self.rows = np.concatenate([self.rows, table.rows(PARTIAL)])
+            ends = torch.tensor(table.ends[self.rows]).to(device)
+            self.targets, self.upper = ends[..., 0].contiguous(), ends[..., 1].contiguous()
         self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
         self.sample_weights = None if sample_weights is None else sample_weights.to(device)
         self.model, self.device, self.shares = model, device, shares
@@ -227,7 +244,9 @@ class Batches:
         targets = self.targets[picked.rows]
         weights = None if self.weights is None else self.weights[picked.rows[mine]]
         everyone = None if self.sample_weights is None else self.sample_weights[picked.rows]
-        further = (weights, None if everyone is None else everyone[mine], everyone)
+        upper = None if self.upper is None else self.upper[picked.rows]
+        own = [None if values is None else values[mine] for values in (everyone, upper)]
+        further = (weights, own[0], everyone, own[1], upper)
         if picked.partner is None:
             views = picked.features
             if views is None:

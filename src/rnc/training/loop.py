@@ -316,7 +316,7 @@ class _EpochRunner:
         """One step, without a wait for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
-        labels = BatchLabels(batch.targets, batch.weights, batch.sample_weights)
+        labels = BatchLabels(batch.targets, batch.weights, batch.sample_weights, batch.upper)
         times, weights = stage.accumulate, batch.all_weights
         if stage.chunk:
             loss = cached_backward(
@@ -330,7 +330,8 @@ class _EpochRunner:
             self._update()
         self.totals[0] += loss.detach() * count
         if stage.bound is not None:
-            more = {} if weights is None else {"weights": weights}
+            more = {"weights": weights, "upper": batch.all_upper}
+            more = {name: values for name, values in more.items() if values is not None}
             self.totals[1] += stage.bound(batch.all_targets, views=views, **more) * count
 
     def _update(self) -> None:

@@ -34,6 +34,7 @@ from rnc.training.averaging import normalisations
 from rnc.training.checkpoint import weights_of
 from rnc.training.memory import kept_memory
 from rnc.training.objectives import for_optimizer
+from rnc.training.partial_rows import check_partial
 from rnc.training.record import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import SchemeRunner
@@ -52,7 +53,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     """
     torch.manual_seed(config.seed)
     train = table.rows("train")
-    config = config.resolve(len(train), table.kind)
+    config = config.resolve(table.encoder_rows, table.kind)
     side = min(table.x.shape[2:]) if table.kind == "image" else None
     augment = config.augmentation(table.kind, side)
     shape = input_shape_of(table.x[train[:1]], augment)
@@ -127,7 +128,7 @@ def train(
     trained encoder, as in the state_dict of a Regressor. It takes the place of the first stage of
     scheme probe, finetune or two-stage, which then has no epochs. Weights of a head are left out.
     """
-    config = config.resolve(len(table.rows("train")), table.kind)
+    config = config.resolve(table.encoder_rows, table.kind)
     check_training(model, table, config, own, encoder_weights)
     with tf32(config), kept_memory(config):
         yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
@@ -146,7 +147,7 @@ def train_encoder(
     The arguments are those of `train`. ENCODER_FILE in the folder holds the result, with its
     records.
     """
-    config = config.resolve(len(table.rows("train")), table.kind)
+    config = config.resolve(table.encoder_rows, table.kind)
     check_training(model, table, config, own, None)
     with tf32(config), kept_memory(config):
         yield from SchemeRunner(model, table, config, folder, own).encode()
@@ -169,6 +170,7 @@ def check_training(
     _check_rows(table, config)
     _check_targets(table, config)
     check_weights(table, config)
+    check_partial(table, config)
     _check_chunk(model, config)
     if encoder_weights is not None:
         _check_encoder(model, config, encoder_weights)

@@ -31,6 +31,7 @@ from rnc.training.checkpoint import (
 )
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
+from rnc.training.partial_rows import has_partial_rows, partial_batches
 from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.speed import is_compiled, is_graphed
@@ -75,16 +76,19 @@ class SchemeRunner:
         self.earlier: list[Record] = []
         """Of a finished stage that goes on."""
         self.sample_weights, self.weights = _weights(config, table)
+        self._served: dict[str, Any] = {
+            "device": self.fabric.device,
+            "rank": self.fabric.global_rank,
+            "world_size": self.fabric.world_size,
+            "seed": config.seed,
+            "resident": config.resident,
+            "channels_last": channels_last,
+        }
         self.batches = Batches(
             table,
             model,
-            device=self.fabric.device,
-            rank=self.fabric.global_rank,
-            world_size=self.fabric.world_size,
-            seed=config.seed,
-            resident=config.resident,
-            channels_last=channels_last,
-            mixup=_mixup(config) if config.c_mixup else None,
+            **self._served,
+            mixup=Mixup.of(config) if config.c_mixup else None,
             weights=self.weights,
             sample_weights=self.sample_weights,
             shares=_shares(config, table),
@@ -176,16 +180,18 @@ class SchemeRunner:
         frozen: bool = False,
         start: Record | None = None,
         keep: Keep | None = None,
+        batches: Batches | None = None,
     ) -> Iterator[Record]:
-        compiled = is_compiled(self.config, self.model, stage, len(self.batches))
+        batches = batches or self.batches
+        compiled = is_compiled(self.config, self.model, stage, len(batches))
         if compiled:
-            self.batches.compile()
+            batches.compile()
         return run_stage(
             self.fabric,
             self.model,
             objective,
             stage,
-            self.batches,
+            batches,
             encode=self._encode_frozen if frozen else None,
             validate=validate,
             watch=self.validation.encoder_error,
@@ -245,18 +251,27 @@ class SchemeRunner:
     def _encoder_stage(self, name: str) -> Iterator[Record]:
         config = self.config
         stage = self._contrast_stage(name, lr=config.rate(contrast=True))
-        setup, bound = self._setup(stage), config.objective_spec.bound
+        batches = self._encoder_batches()
+        setup, bound = self._setup(stage, batches), config.objective_spec.bound
         if bound is not None and not stage.queue:  # it is that of a batch alone
             bound = partial(bound, label_distance=config.distance)
             stage = dataclasses.replace(stage, bound=bound)
         torch.manual_seed(seed_of(config.seed, name))
         objective = encoder_objective(self.model, config, setup, self.own)
         assert config.keep is not None
-        return self._run(stage, objective, None, keep=config.keep)
+        return self._run(stage, objective, None, keep=config.keep, batches=batches)
 
-    def _setup(self, stage: Stage) -> MethodSetup:
+    def _encoder_batches(self) -> Batches:
+        """Those of the encoder: with rows whose targets are known in part, where there are some."""
+        if not has_partial_rows(self.table):
+            return self.batches
+        return partial_batches(self.table, self.model, self.batches.shares, **self._served)
+
+    def _setup(self, stage: Stage, batches: Batches | None = None) -> MethodSetup:
         """What the methods of a stage are made for."""
-        steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last, passes=stage.passes)
+        steps = (batches or self.batches).steps(
+            stage.batch_size, drop_last=stage.drop_last, passes=stage.passes
+        )
         return MethodSetup(
             d=self.model.head.config.d,
             targets=self.batches.known_targets,
@@ -382,9 +397,3 @@ def _shares(config: FitConfig, table: Table) -> Tensor | None:
     """How often an epoch has each training row, if not once."""
     exponent, targets = chosen_oversample(config, table), torch.tensor(table.y[table.rows("train")])
     return balance_weights(targets, exponent, circle_of(config.distance)) if exponent else None
-
-
-def _mixup(config: FitConfig) -> Mixup:
-    """C-Mixup as published, by Euclidean distance, unless the targets are angles."""
-    distance = "l2" if circle_of(config.distance) is None else config.distance
-    return Mixup(config.mixup_alpha, config.mixup_bandwidth, distance)
