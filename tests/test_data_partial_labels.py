@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rnc.data import read_table
 from rnc.data.errors import DataError
 from rnc.data.partial_labels import ends_of_cells, ends_of_columns, ends_of_times, read_cell
 
@@ -83,3 +84,70 @@ def test_an_event_is_yes_or_no() -> None:
     frame = pd.DataFrame({"days": [10.0, 20], "died": ["yes", "perhaps"]})
     with pytest.raises(DataError, match="row 1: died is 'perhaps'; it says whether the event was"):
         ends_of_times(frame["days"], frame["died"], "t.csv")
+
+
+# ------------------------------------------------------------------------------- labels of a table
+
+
+def people(rows: int = 60) -> pd.DataFrame:
+    """Three rows of every person; each third row lacks an exact age, in every way there is."""
+    age = [str(20 + row) for row in range(rows)]
+    age[::3] = [["", ">90", "<5", "20-29"][row % 4] for row in range(len(age[::3]))]
+    return pd.DataFrame({"size": np.arange(rows) % 7.0, "person": np.arange(rows) // 3, "age": age})
+
+
+def test_a_table_has_such_rows_in_a_split_of_their_own() -> None:
+    table = read_table(people(), target="age", partial_labels=True)
+    assert table.ends is not None
+    partial = table.rows("partial")
+    assert partial.tolist() == list(range(0, 60, 3))
+    assert np.isnan(table.y[partial]).all()
+    assert np.isfinite(np.delete(table.y, partial)).all()
+    np.testing.assert_array_equal(
+        table.ends[partial[:4], 0], [[-INF, INF], [90, INF], [-INF, 5], [20, 29]]
+    )
+    exact = np.delete(table.ends[:, 0], partial, axis=0)
+    assert (exact[:, 0] == exact[:, 1]).all()
+    assert table.sizes == (28, 48)
+
+
+def test_the_split_of_exact_rows_is_as_without_the_others() -> None:
+    frame = people()
+    table = read_table(frame, target="age", partial_labels=True)
+    alone = read_table(frame.assign(age=table.y[:, 0]), target="age", drop_missing=True)
+    np.testing.assert_array_equal(alone.split, table.split[table.split != "partial"])
+
+
+def test_nobody_who_is_tested_trains_the_encoder() -> None:
+    frame = people()
+    table = read_table(frame, target="age", group_column="person", partial_labels=True)
+    assert table.group is not None
+    seen = set(table.group[np.isin(table.split, ["train", "partial"])])
+    assert seen.isdisjoint(table.group[np.isin(table.split, ["val", "test"])])
+    assert 0 < len(table.rows("partial")) < 20
+    reasons = {skipped.reason for skipped in table.skipped}
+    assert reasons == {"its target is not exact, and others of its person are not in training"}
+    assert len(table.skipped) + len(table) == len(frame)
+
+
+def test_missing_targets_may_be_left_out() -> None:
+    table = read_table(people(), target="age", partial_labels=True, drop_missing=True)
+    assert len(table) == 55
+    assert len(table.rows("partial")) == 15
+    assert {skipped.reason for skipped in table.skipped} == {"its target is missing"}
+
+
+def test_a_row_to_be_tested_needs_an_exact_target() -> None:
+    frame = people()
+    frame["split"] = ["train", "val", "test", "", "train", "train"] * 10
+    table = read_table(frame, target="age", partial_labels=True)
+    assert len(table.rows("partial")) == 20
+    frame.loc[9, "split"] = "test"
+    with pytest.raises(DataError, match=r"row 9: split is 'test', but its target is not exact"):
+        read_table(frame, target="age", partial_labels=True)
+
+
+def test_some_rows_need_exact_targets() -> None:
+    frame = people().assign(age=">5")
+    with pytest.raises(DataError, match="no row has an exact value of age"):
+        read_table(frame, target="age", partial_labels=True)

@@ -28,7 +28,7 @@ from rnc.training.checkpoint import pack_state, unpack_state
 from rnc.training.optimizers import make_optimizer
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
-from training_cases import columns, normalised, quick, same, unnormalised
+from training_cases import columns, normalised, partly, quick, same, unnormalised
 
 CASES: dict[str, dict[str, Any]] = {
     "sgd, exact head": {"optimizer": "sgd", "lr": 0.05},
@@ -46,6 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
     "best look": {"keep": "best"},
     "averaged end to end": {"scheme": "end2end", "average": 2, "views": 2},
     "two-stage": {"scheme": "two-stage", "head": "dex", "head_solver": "sgd"},
+    "known in part": {"scheme": "finetune", "optimizer": "sgd", "lr": 0.05, "keep": "best"},
     "two-stage by sgd": {"scheme": "two-stage", "optimizer": "sgd", "lr": 0.05},
 }
 STEPS = 5
@@ -60,6 +61,7 @@ def run(case: str, folder: Path, kill_at: tuple[str, int] | None) -> None:
     torch.set_num_threads(1)
     checkpoint.CHEAP_SECONDS = 1000.0  # one of every epoch, however slow the machine is
     table, config = columns(), quick(epochs=3, head_epochs=3, **CASES[case])
+    table = partly(table) if case == "known in part" else table
     model = build_regressor(table, config, normalised())
     if kill_at is not None:
         what, left = kill_at

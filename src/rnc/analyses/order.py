@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rnc.analyses.analysis import AnalysisOptions
+from rnc.config.sizes import Sizes
+from rnc.data.splits import PARTIAL
 from rnc.loss import rnc_loss
 from rnc.loss.pairwise import Pairwise
 from rnc.loss.theory import epsilon, is_delta_ordered, lower_bound
@@ -27,7 +29,9 @@ def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
             f"order needs at least {LEAST_SAMPLES} samples; {run.path} has features of "
             f"{len(run.rows)}."
         )
-    resolved = run.fit.resolve(run.scores["n"]["train"], run.config["model"]["kind"])
+    counts = run.scores["n"]
+    trained = Sizes(counts["train"], counts["train"] + counts.get(PARTIAL, 0))
+    resolved = run.fit.resolve(trained, run.config["model"]["kind"])
     assert resolved.batch_size is not None
     batch_size = max(2, min(resolved.batch_size, len(run.rows)))
     temperature = resolved.method_options.temperature

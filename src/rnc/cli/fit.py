@@ -88,8 +88,8 @@ def fit(
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
         for line in data_warnings(table, config)[len(table.notes) :]:  # those are told already
             console.print(f"Note: {line}", highlight=False, style="yellow")
-        rows, takes_encoder = len(table.rows("train")), encoder_from is not None
-        stages = planned_stages(config, rows, table.kind, takes_encoder=takes_encoder)
+        takes_encoder = encoder_from is not None
+        stages = planned_stages(config, table.sizes, table.kind, takes_encoder=takes_encoder)
         tell(f"To train: {stage_words(stages)}.")
         runs = fit_run(
             table,

@@ -39,8 +39,8 @@ def resume(
             config, head_epochs=config.head_epochs if head_epochs is None else head_epochs
         )
         say = None
-        if before.train_targets is not None:
-            takes_encoder, rows = "encoder_from" in before.config, len(before.train_targets)
+        if (rows := before.sizes) is not None:
+            takes_encoder = "encoder_from" in before.config
             stages = planned_stages(config, rows, kind, takes_encoder=takes_encoder)
             tell(f"To train in all: {stage_words(stages)}.")
             say = partial(say_cost, stages, config, kind)

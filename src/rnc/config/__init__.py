@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
+from rnc.config.sizes import Sizes
 from rnc.heads import PerTarget
 from rnc.heads.registry import HEADS, HeadOptions
 from rnc.loss.pairwise import Pairwise, circular
@@ -279,7 +280,17 @@ class FitConfig:
             return 2 if self.preset == "best" else 1
         return self.views
 
-    def resolve(self, rows: int | None = None, kind: str | None = None) -> "FitConfig":
+    @property
+    def takes_partial(self) -> bool:
+        """Whether an encoder trains on rows whose targets are missing or known in part."""
+        return self.scheme in ("probe", "finetune", "auto") and self.objective_spec.takes_partial
+
+    def trained(self, rows: Sizes | int) -> Sizes:
+        """The sizes that this config trains on, of those that there are."""
+        sizes = Sizes.of(rows)
+        return sizes if self.takes_partial else Sizes.of(sizes.labelled)
+
+    def resolve(self, rows: Sizes | int | None = None, kind: str | None = None) -> "FitConfig":
         """The same config with what the preset says for these data.
 
         Without `rows` the batch size stays as it is, and the epochs are those of large data. Where
@@ -289,7 +300,8 @@ class FitConfig:
             rows: how many there are to train on.
             kind: of the data: image, signal or table; None is taken for image.
         """
-        return dataclasses.replace(self, **preset_values(self, rows, kind))
+        count = None if rows is None else self.trained(rows).encoder
+        return dataclasses.replace(self, **preset_values(self, count, kind))
 
     def rate(self, *, contrast: bool) -> float:
         """The rate of an encoder that the objective trains (contrast), or else a head's loss."""

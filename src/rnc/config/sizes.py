@@ -5,6 +5,7 @@ epoch still has some dozens of updates. benchmarks/defaults.py measures what tha
 """
 
 import math
+from typing import NamedTuple
 
 SMALLEST_BATCH, LARGEST_BATCH = 16, 256
 BATCHES_PER_EPOCH = 32
@@ -20,6 +21,33 @@ BEST_UPDATES = 2000
 """Updates that preset best makes at least on images and signals."""
 TABLE_EPOCHS, TABLE_UPDATES = 40, 4000
 """Epochs and updates that preset best makes at least on tables."""
+
+
+class Sizes(NamedTuple):
+    """How many rows there are to train on. Both are equal where all targets are exact."""
+
+    labelled: int
+    """By the loss of a head: rows with exact targets."""
+    encoder: int
+    """By an objective that takes rows whose targets are missing or known in part, too."""
+
+    @classmethod
+    def of(cls, rows: "Sizes | int") -> "Sizes":
+        """The same; a number is that of rows whose targets are all exact."""
+        return cls(rows, rows) if isinstance(rows, int) else rows
+
+
+def labelled_batch_size(batch_size: int, sizes: Sizes) -> int:
+    """Samples per step of a head's loss: not above a quarter of the rows that have targets.
+
+    Where all rows have some, it is the batch size.
+
+    >>> labelled_batch_size(256, Sizes(250, 12_208)), labelled_batch_size(256, Sizes(250, 250))
+    (32, 256)
+    """
+    if sizes.labelled == sizes.encoder:
+        return batch_size
+    return min(batch_size, best_batch_size(sizes.labelled))
 
 
 def default_batch_size(rows: int) -> int:

@@ -17,6 +17,7 @@ from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
 from rnc.data.pictures import pixels_of, whole_pixels
+from rnc.data.splits import PARTIAL
 from rnc.data.stamps import copies, digests_of
 from rnc.data.survey import survey
 
@@ -248,6 +249,7 @@ class ImageRows:
         found = list(digests_of(self.files) if digests is None else digests)
         for i in bad:
             found[i] = ""
+        split = np.where(split == PARTIAL, "train", split)  # both train
         across = [rows for rows in copies(found) if len(set(split[rows])) > 1]
         if not across:
             return ()

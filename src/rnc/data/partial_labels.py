@@ -130,6 +130,7 @@ def read_partial_labels(
     place: str,
     *,
     names: Sequence[str] | None = None,
+    drop_missing: bool = False,
     **options: Any,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
     """As `read_labels`, with rows whose targets are not exact in a split of their own, "partial".
@@ -144,12 +145,17 @@ def read_partial_labels(
             f"{place}: no row has an exact value of {first_few(roles.targets)}. Heads and scores "
             "need some: label a few rows."
         )
-    _check_training(frame[~exact], roles, place)
+    dropped = np.isinf(ends).all(axis=2).any(axis=1) & drop_missing
+    _check_training(frame[~exact & ~dropped], roles, place)
     values = {name: ends[exact, i, 0] for i, name in enumerate(roles.targets)}
     ids = np.asarray(frame.index if names is None else names)
     own = [str(name) for name in ids[exact]]
     known, _ = read_labels(frame[exact].assign(**values), roles, place, names=own, **options)
-    usable, skipped = _apart(frame, roles, exact, known, place)
+    elsewhere = _elsewhere(frame, roles, exact, known, place) & ~dropped
+    skipped = [Skipped(str(row), "its target is missing") for row in frame.index[dropped]]
+    reason = f"its target is not exact, and others of its {roles.group} are not in training"
+    skipped += [Skipped(str(row), reason) for row in frame.index[elsewhere]]
+    usable = ~dropped & ~elsewhere
     kept = frame[usable]
     split = np.full(len(kept), PARTIAL, dtype="<U11")
     split[exact[usable]] = known.split
@@ -159,7 +165,7 @@ def read_partial_labels(
         split=split,
         names=names_of_rows(ids[usable]),
         subgroup={name: read_values(kept[name], place) for name in roles.subgroup},
-        skipped=known.skipped + skipped,
+        skipped=(*known.skipped, *skipped),
         group=read_group(kept, roles.group, place),
         weight=None if roles.weight is None else read_weights(kept, roles.weight, place),
         ends=ends[usable],
@@ -185,17 +191,16 @@ def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
         )
 
 
-def _apart(
+def _elsewhere(
     frame: pd.DataFrame,
     roles: ColumnRoles,
     exact: NDArray[np.bool_],
     known: LabelColumns,
     place: str,
-) -> tuple[NDArray[np.bool_], tuple[Skipped, ...]]:
-    """Which rows remain, and those left out since their group is in another split."""
+) -> NDArray[np.bool_]:
+    """Which rows without exact targets have a group that is not in training."""
     group = read_group(frame, roles.group, place)
     if group is None:
-        return np.ones(len(frame), bool), ()
-    elsewhere = np.isin(group, group[exact][known.split != "train"]) & ~exact
-    reason = f"its target is not exact, and others of its {roles.group} are not in training"
-    return ~elsewhere, tuple(Skipped(str(row), reason) for row in frame.index[elsewhere])
+        return np.zeros(len(frame), bool)
+    found: NDArray[np.bool_] = np.isin(group, group[exact][known.split != "train"]) & ~exact
+    return found

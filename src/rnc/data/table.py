@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from rnc.config.sizes import Sizes
 from rnc.data import sources
 from rnc.data.archive import target_arrays
 from rnc.data.errors import DataError
@@ -99,9 +100,10 @@ class Table:
         return np.flatnonzero(self.split == split)
 
     @property
-    def encoder_rows(self) -> int:
-        """How many rows train an encoder: with those whose targets are known in part."""
-        return len(self.rows("train")) + len(self.rows(PARTIAL))
+    def sizes(self) -> Sizes:
+        """How many rows there are to train on: labelled ones, and those that an encoder may see."""
+        labelled = len(self.rows("train"))
+        return Sizes(labelled, labelled + len(self.rows(PARTIAL)))
 
     @cached_property
     def digest(self) -> str:
@@ -213,24 +215,18 @@ def read_table(
         x = frame[names]
     elif isinstance(x, pd.DataFrame):
         x = x[choose_array_columns(x, *asked_for, place)]
-    names_of_files = x.names if isinstance(x, ImageRows) else None
-    splitting: dict[str, Any] = {
-        "fractions": fractions,
-        "split_seed": split_seed,
-        "calibration_share": calibration_share,
-    }
-    if partial_labels and not fitted:
-        labels, usable = read_partial_labels(frame, roles, place, names=names_of_files, **splitting)
-    else:
-        labels, usable = read_labels(
-            frame,
-            roles,
-            place,
-            names=names_of_files,
-            drop_missing=drop_missing,
-            fitted=fitted,
-            **splitting,
-        )
+    read = read_partial_labels if partial_labels and not fitted else read_labels
+    labels, usable = read(
+        frame,
+        roles,
+        place,
+        names=x.names if isinstance(x, ImageRows) else None,
+        drop_missing=drop_missing,
+        fractions=fractions,
+        split_seed=split_seed,
+        calibration_share=calibration_share,
+        fitted=fitted,
+    )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
         decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels)

@@ -20,7 +20,7 @@ SMALL_BATCH_FIELDS = ("queue", "chunk")
 def batch_size(setting: Setting) -> Plan:
     """RnC by the samples that are in memory at a time, alone, with a queue, and cached."""
     table = setting.data.table
-    rows = len(table.rows("train"))
+    rows = table.sizes.encoder
     sizes = batch_sizes(rows)
     if len(sizes) < 2:
         raise DoesNotApply(

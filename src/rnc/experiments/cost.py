@@ -51,7 +51,8 @@ def epoch_size(run: PlannedRun, stage: str) -> float:
     trained = run.start if isinstance(run.start, PlannedRun) else run
     contrasts, config = stage in ("encoder", "regularize"), trained.config
     views = config.contrast_views if contrasts else config.head_views
-    return len(trained.table.rows("train")) * max(1, views)
+    sizes = config.trained(trained.table.sizes)
+    return (sizes.encoder if contrasts else sizes.labelled) * max(1, views)
 
 
 def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, PlannedRun]) -> None:
@@ -71,4 +72,4 @@ def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, Pla
 
 def _stages(run: PlannedRun) -> list[PlannedStage]:
     """The stages of a run: the first may be shared with others, the last is its own."""
-    return planned_stages(run.config, len(run.table.rows("train")), run.table.kind)
+    return planned_stages(run.config, run.table.sizes, run.table.kind)

@@ -328,8 +328,8 @@ def canonical(config: FitConfig, table: Table) -> FitConfig:
     >>> a == canonical(FitConfig(scheme="end2end", optimizer="sgd"), table), a.batch_size
     (True, 256)
     """
-    rows = len(table.rows("train"))
-    config = config.resolve(rows, table.kind)
+    config = config.resolve(table.sizes, table.kind)
+    rows = config.trained(table.sizes).encoder
     assert config.batch_size is not None
     unused = _UNUSED.get(config.scheme, ())
     changes: dict[str, Any] = {name: _UNUSED_VALUES[name] for name in unused}

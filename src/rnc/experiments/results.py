@@ -161,7 +161,7 @@ def unseen(setting: Setting) -> Plan:
 def ablation_positives(setting: Setting) -> Plan:
     """Only the K nearest samples as positives."""
     table = setting.data.table
-    batch_size = setting.base.resolve(table.encoder_rows, table.kind).batch_size
+    batch_size = setting.base.resolve(table.sizes, table.kind).batch_size
     assert batch_size is not None
     most = batch_size * max(1, setting.base.contrast_views) - 1
     lines = []

@@ -82,7 +82,8 @@ def samples(finished: Finished) -> float:
 
 def updates(finished: Finished) -> float:
     """How many updates the first stage made, where it trains by an objective."""
-    config, rows = finished.planned.config, len(finished.planned.table.rows("train"))
+    config, table = finished.planned.config, finished.planned.table
+    rows = config.trained(table.sizes).encoder
     assert config.epochs is not None
     assert config.batch_size is not None
     return float(config.epochs * math.ceil(rows // config.batch_size / config.accumulate))

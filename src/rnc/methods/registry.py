@@ -75,6 +75,8 @@ class ObjectiveSpec(MethodSpec):
     rows: int = 1
     """How many rows (samples x views) a batch needs."""
     uses_targets: bool = True
+    partial: bool = False
+    """Whether its loss takes targets that are known in part: from `targets` to `upper`, (n, t)."""
     temperature: str | None = None
     """The field of FitConfig that is its temperature."""
     queued: bool = False
@@ -85,6 +87,11 @@ class ObjectiveSpec(MethodSpec):
 
     def __post_init__(self) -> None:
         _check_one(self.title, term=self.term, make=self.make)
+
+    @property
+    def takes_partial(self) -> bool:
+        """Whether it trains on samples whose targets are missing or known in part."""
+        return self.partial or not self.uses_targets
 
     def build(self, encoder: nn.Module, setup: MethodSetup) -> Objective:
         """The objective that trains an encoder."""
@@ -171,6 +178,7 @@ OBJECTIVES: dict[str, ObjectiveSpec] = {
         ),
         weighted=True,
         queued=True,
+        partial=True,
         bound=lower_bound,
         lr=0.5,
         rows=2,

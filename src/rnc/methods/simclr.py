@@ -62,7 +62,12 @@ def simclr_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective
     """NT-Xent of projected features, for an encoder."""
     temperature = setup.options.contrast_temperature
 
-    def loss(projections: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    def loss(
+        projections: Tensor,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        upper: Tensor | None = None,
+    ) -> Tensor:  # targets, exact or not, are not looked at
         return ntxent_loss(
             projections,
             weights=weights,

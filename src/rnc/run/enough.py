@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnc.config import FitConfig
-from rnc.config.sizes import LEAST_UPDATES
+from rnc.config.sizes import LEAST_UPDATES, Sizes, labelled_batch_size
 from rnc.training.record import Record
 
 FEW_UPDATES = 500
@@ -26,7 +26,7 @@ def kept_scheme(validation_errors: dict[str, float]) -> str:
 
 
 def training_length(
-    records: Sequence[Record], config: FitConfig, rows: int, kept: str | None = None
+    records: Sequence[Record], config: FitConfig, rows: Sizes | int, kept: str | None = None
 ) -> dict[str, Any]:
     """What scores.json says about the length of the training.
 
@@ -57,10 +57,14 @@ def training_length(
     return found | {"enough": False, "why": why, "epochs": epochs}
 
 
-def updates_per_epoch(config: FitConfig, rows: int, kind: str) -> int:
+def updates_per_epoch(config: FitConfig, rows: Sizes | int, kind: str) -> int:
     """How many times an epoch of a stage changes the weights."""
     assert config.batch_size is not None
-    steps = rows / config.batch_size
+    sizes = config.trained(rows)
+    if kind in ("encoder", "regularize"):
+        steps = sizes.encoder / config.batch_size
+    else:
+        steps = sizes.labelled / labelled_batch_size(config.batch_size, sizes)
     whole = math.floor(steps) if kind in ("encoder", "regularize") else math.ceil(steps)
     return math.ceil(whole / config.accumulate)
 

@@ -161,7 +161,7 @@ def fit_run(
 
 def _with_oversample(config: FitConfig, table: Table) -> FitConfig:
     """The config with the exponent that the targets of these data choose, if it has none."""
-    resolved = config.resolve(table.encoder_rows, table.kind)
+    resolved = config.resolve(table.sizes, table.kind)
     return replace(config, oversample=chosen_oversample(resolved, table))
 
 
@@ -223,11 +223,12 @@ def resume_run(
 
 def _training_scores(records: Sequence[Record], config: FitConfig, table: Table) -> dict[str, Any]:
     """What scores.json says about the training: validation errors, and whether it was enough."""
-    scores, rows = _validation(records, config), len(table.rows("train"))
-    resolved = config.resolve(rows, table.kind)
+    scores, resolved = _validation(records, config), config.resolve(table.sizes, table.kind)
     if config.oversample:
         scores["oversample"] = config.oversample
-    return scores | {"training": training_length(records, resolved, rows, scores.get("kept"))}
+    return scores | {
+        "training": training_length(records, resolved, table.sizes, scores.get("kept"))
+    }
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rnc.config import FitConfig
+from rnc.config.sizes import Sizes
 from rnc.data.errors import DataError
 from rnc.data.fingerprint import check_fingerprint
 from rnc.data.inputs import Skipped
@@ -233,6 +234,14 @@ class RunFolder:
             return None
         count = len(self.targets)
         return self._read(TRAIN_TARGETS_FILE, lambda path: read_train_targets(path, count))
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """How many rows there were to train on; None for a run that did not keep it."""
+        if (kept := self.config.get("sizes")) is not None:
+            return Sizes(**kept)
+        targets = self.train_targets
+        return None if targets is None else Sizes(len(targets), len(targets))
 
     @cached_property
     def model(self) -> Regressor:

@@ -34,8 +34,10 @@ def filled_in(config: FitConfig, table: Table, resumed: RunFolder | None = None)
 
     Learning rates of a resumed run stay what they were: `as_started` has set one for all.
     """
-    resolved = config.resolve(table.encoder_rows, table.kind)
+    resolved = config.resolve(table.sizes, table.kind)
     entries = {"resolved": resolved.to_json(), "rates": _rates(resolved)}
+    if table.sizes.encoder != table.sizes.labelled:
+        entries["sizes"] = table.sizes._asdict()
     if resumed is not None and (before := resumed.config.get("resolved")):
         entries["resolved"]["lr"] = before["lr"]
         entries["rates"] = resumed.config.get("rates", entries["rates"])
@@ -47,7 +49,7 @@ def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
     stored = run.config.get("resolved")
     if stored is None:  # an older version, whose defaults were as they are now
         return config
-    now = config.resolve(table.encoder_rows, table.kind)
+    now = config.resolve(table.sizes, table.kind)
     is_longer = (config.epochs, config.head_epochs) != (run.fit.epochs, run.fit.head_epochs)
     left = [name for name, value in vars(config).items() if value is None]
     started = {name: stored[name] for name in left if name in stored}

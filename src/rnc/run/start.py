@@ -65,7 +65,7 @@ def check_before_data(
 def check_evaluation(table: Table, config: FitConfig) -> None:
     """Raise for what would make the evaluation fail, which comes after all training."""
     check_target_names(table.target_names)
-    first = torch.tensor(table.y[:2])
+    first = torch.tensor(table.y[table.rows("train")[:2]])
     distances_of(config.distance, first, first)
 
 
@@ -176,9 +176,8 @@ def _words(value: Any) -> str:
 
 
 def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
-    targets = run.train_targets
-    rows = None if targets is None else len(targets)
-    resolved, stored = config.resolve(rows, run.config["model"]["kind"]), run.config.get("resolved")
+    kind, stored = run.config["model"]["kind"], run.config.get("resolved")
+    resolved = config.resolve(run.sizes, kind)
     if stored is not None and all(getattr(config, n) == getattr(run.fit, n) for n in LENGTHS):
         return replace(resolved, **{name: stored[name] for name in LENGTHS})
     return resolved

@@ -74,9 +74,12 @@ def write_trials(
 def without_test(table: Table) -> Table:
     """The table with test rows in no split. Their targets are NaN, so that a use would show."""
     test = table.rows("test")
-    split, y = table.split.copy(), table.y.copy()
+    split, y, ends = table.split.copy(), table.y.copy(), table.ends
     split[test], y[test] = "", math.nan
-    return dataclasses.replace(table, split=split, y=y)
+    if ends is not None:
+        ends = ends.copy()
+        ends[test] = math.nan
+    return dataclasses.replace(table, split=split, y=y, ends=ends)
 
 
 def targets_digest(table: Table) -> str:

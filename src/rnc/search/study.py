@@ -103,7 +103,7 @@ def search(
     with _storage(url, heartbeat) as database:
         opened = _open_study(database, name, setup, table)  # raises if it is another study
         write_json(file, content)
-        opened.pruner = _pruner(base.resolve(table.encoder_rows, table.kind))
+        opened.pruner = _pruner(base.resolve(table.sizes, table.kind))
         yield from _Worker(
             opened, database, table, base, out, space, show, prunes, repeatable=storage is None
         ).run(trials, heartbeat)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rnc.config import FitConfig
+from rnc.config.sizes import Sizes, labelled_batch_size
 from rnc.training.recipes import AUTO
 from rnc.training.record import Step
 from rnc.training.stages import auto_epochs
@@ -29,19 +30,19 @@ class PlannedStage(NamedTuple):
 
 
 def planned_stages(
-    config: FitConfig, rows: int, kind: str, *, takes_encoder: bool = False
+    config: FitConfig, rows: Sizes | int, kind: str, *, takes_encoder: bool = False
 ) -> list[PlannedStage]:
     """The stages that a config trains on so many training rows of a kind, in their order.
 
     A head that is solved counts as an epoch of one step. With `takes_encoder`, the first stage of
     probe and finetune has been trained by another run.
     """
-    config = config.resolve(rows, kind)
+    config, sizes = config.resolve(rows, kind), config.trained(rows)
     if config.scheme != "auto":
-        return _of_scheme(config, config.scheme, rows, takes_encoder)
+        return _of_scheme(config, config.scheme, sizes, takes_encoder)
     stages: list[PlannedStage] = []
     for scheme in AUTO:
-        for stage in _of_scheme(config, scheme, rows, scheme == "finetune"):
+        for stage in _of_scheme(config, scheme, sizes, scheme == "finetune"):
             prefix = "" if stage.name == "encoder" else f"{scheme}/"
             epochs = auto_epochs(stage.epochs) if scheme == "end2end" else stage.epochs
             stages.append(stage._replace(name=f"{prefix}{stage.name}", epochs=epochs))
@@ -49,13 +50,15 @@ def planned_stages(
 
 
 def _of_scheme(
-    config: FitConfig, scheme: str, rows: int, takes_encoder: bool
+    config: FitConfig, scheme: str, sizes: Sizes, takes_encoder: bool
 ) -> list[PlannedStage]:
     assert config.epochs is not None
     assert config.head_epochs is not None
     assert config.batch_size is not None
     size, several = config.batch_size, max(1, config.contrast_views)
-    encoder = PlannedStage("encoder", config.epochs, rows // size, rows * several)
+    rows, drawn = sizes
+    encoder = PlannedStage("encoder", config.epochs, drawn // size, drawn * several)
+    size = labelled_batch_size(size, sizes)
     passes = max(1, config.head_views)
     end2end = PlannedStage("end2end", config.epochs, math.ceil(rows / size), rows * passes)
     solved = PlannedStage("head", 1, 1, rows)

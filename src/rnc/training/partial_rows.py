@@ -1,5 +1,6 @@
 """Rows whose targets are missing or known in part, in the batches of an encoder that RnC trains."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,12 @@ import torch
 from torch import Tensor
 
 from rnc.config import FitConfig
+from rnc.config.sizes import labelled_batch_size
 from rnc.data.splits import PARTIAL
 from rnc.data.table import Table
 from rnc.loss.anchor_weights import shares
+from rnc.loss.partial import pack
+from rnc.methods.registry import OBJECTIVES
 from rnc.model import Regressor
 from rnc.training.batches import Batches
 
@@ -38,19 +42,49 @@ def partial_batches(table: Table, model: Regressor, drawn: Tensor | None, **serv
     return Batches(table, model, sample_weights=weight, shares=often, partial=True, **served)
 
 
+def for_heads(config: FitConfig, table: Table) -> FitConfig:
+    """The config of stages by a head's loss, which see the labelled rows alone."""
+    assert config.batch_size is not None
+    size = labelled_batch_size(config.batch_size, config.trained(table.sizes))
+    return dataclasses.replace(config, batch_size=size)
+
+
+def unused_words(table: Table, config: FitConfig) -> str | None:
+    """What a user should know where rows with targets known in part do not train anything."""
+    if not has_partial_rows(table) or config.takes_partial:
+        return None
+    able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.takes_partial)
+    what = f"objective {config.objective}" if config.uses_objective else "a head's loss"
+    if config.scheme == "regularize":
+        what = "scheme regularize"
+    return (
+        f"{(table.split == PARTIAL).sum()} rows whose targets are missing or known in part are not "
+        f"used: {what} needs exact targets. Scheme probe, finetune or auto with objective {able} "
+        "trains its encoder on them."
+    )
+
+
 def check_partial(table: Table, config: FitConfig) -> None:
     """Raise where such rows cannot train what is to be trained."""
-    if not has_partial_rows(table):
+    if not has_partial_rows(table) or not config.takes_partial:
         return
-    count = (table.split == PARTIAL).sum()
-    if config.scheme in ("probe", "finetune", "auto") and config.objective != "rnc":
-        raise ValueError(
-            f"Objective {config.objective} needs exact targets, and {count} rows have targets that "
-            "are missing or known in part. Use objective rnc, or leave these rows out (no "
-            "--partial-labels, but --drop-missing)."
-        )
-    if config.queue:
-        raise ValueError(
-            f"queue={config.queue} keeps exact targets of earlier samples; it does not go with "
-            "--partial-labels (partial_labels=True). Leave out one of them."
-        )
+    if not config.objective_spec.partial:  # it looks at no targets
+        return
+    unable = {
+        f"queue={config.queue} keeps exact targets of earlier samples": config.queue,
+        f"positives={config.positives} takes the nearest samples": config.positives,
+        "c_mixup mixes targets": config.c_mixup,
+    }
+    for reason, is_on in unable.items():
+        if is_on:
+            raise ValueError(
+                f"{reason}, and {(table.split == PARTIAL).sum()} rows have targets that are "
+                "missing or known in part. Leave that option out, or these rows: no "
+                "--partial-labels, but --drop-missing."
+            )
+    assert table.ends is not None
+    lower, upper = torch.tensor(table.ends[table.split == PARTIAL]).unbind(dim=-1)
+    try:
+        pack(lower, upper, config.distance, check=True)
+    except ValueError as error:
+        raise ValueError(f"Rows with targets known in part: {error}") from error

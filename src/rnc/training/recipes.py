@@ -53,7 +53,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     """
     torch.manual_seed(config.seed)
     train = table.rows("train")
-    config = config.resolve(table.encoder_rows, table.kind)
+    config = config.resolve(table.sizes, table.kind)
     side = min(table.x.shape[2:]) if table.kind == "image" else None
     augment = config.augmentation(table.kind, side)
     shape = input_shape_of(table.x[train[:1]], augment)
@@ -128,7 +128,7 @@ def train(
     trained encoder, as in the state_dict of a Regressor. It takes the place of the first stage of
     scheme probe, finetune or two-stage, which then has no epochs. Weights of a head are left out.
     """
-    config = config.resolve(table.encoder_rows, table.kind)
+    config = config.resolve(table.sizes, table.kind)
     check_training(model, table, config, own, encoder_weights)
     with tf32(config), kept_memory(config):
         yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
@@ -147,7 +147,7 @@ def train_encoder(
     The arguments are those of `train`. ENCODER_FILE in the folder holds the result, with its
     records.
     """
-    config = config.resolve(table.encoder_rows, table.kind)
+    config = config.resolve(table.sizes, table.kind)
     check_training(model, table, config, own, None)
     with tf32(config), kept_memory(config):
         yield from SchemeRunner(model, table, config, folder, own).encode()
@@ -218,9 +218,10 @@ def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
 
 def _check_rows(table: Table, config: FitConfig) -> None:
     counts = {split: len(table.rows(split)) for split in ("train", "val", "test")}
-    if config.batch_size is not None and counts["train"] < config.batch_size:
+    rows = config.trained(table.sizes).encoder
+    if config.batch_size is not None and rows < config.batch_size:
         raise ValueError(
-            f"A batch needs batch_size = {config.batch_size} training rows; got {counts['train']}. "
+            f"A batch needs batch_size = {config.batch_size} training rows; got {rows}. "
             "Leave --batch-size out: it then follows the number of rows."
         )
     if config.queue > counts["train"]:

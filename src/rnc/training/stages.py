@@ -31,7 +31,7 @@ from rnc.training.checkpoint import (
 )
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
-from rnc.training.partial_rows import has_partial_rows, partial_batches
+from rnc.training.partial_rows import for_heads, has_partial_rows, partial_batches
 from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.speed import is_compiled, is_graphed
@@ -64,6 +64,7 @@ class SchemeRunner:
     ) -> None:
         self.fabric = make_fabric(config, own=model.config.encoder == "own")
         self.model, self.table, self.config, self.folder = model, table, config, folder
+        self.by_head = for_heads(config, table)
         self.own, self.encoder_weights = own, encoder_weights
         model.to(self.fabric.device)
         channels_last = (
@@ -206,7 +207,7 @@ class SchemeRunner:
 
     def _stage(self, name: str, **changes: Any) -> Stage:
         """A stage that trains by a head's loss, on different samples in every place of a batch."""
-        config = self.config
+        config = self.by_head
         assert config.epochs is not None
         assert config.batch_size is not None
         assert config.optimizer is not None
@@ -262,8 +263,8 @@ class SchemeRunner:
         return self._run(stage, objective, None, keep=config.keep, batches=batches)
 
     def _encoder_batches(self) -> Batches:
-        """Those of the encoder: with rows whose targets are known in part, where there are some."""
-        if not has_partial_rows(self.table):
+        """Those of the encoder: with rows whose targets are known in part, if it takes these."""
+        if not (self.config.takes_partial and has_partial_rows(self.table)):
             return self.batches
         return partial_batches(self.table, self.model, self.batches.shares, **self._served)
 
@@ -302,7 +303,7 @@ class SchemeRunner:
         """
         start = None if self.earlier else self._solved_start(name)
         epochs = self._epochs(name)
-        stage = self._stage(name, epochs=epochs, lr=self.config.rate(contrast=False) / 10)
+        stage = self._stage(name, epochs=epochs, lr=self.by_head.rate(contrast=False) / 10)
         objective = head_objective(self.model, self.config, self._setup(stage))
         keep, error = self.config.finetune_keep, self.validation.model_error
         yield from self._run(stage, objective, error, start=start, keep=keep)
