@@ -21,6 +21,7 @@ from rnc.report import write_report
 from rnc.run import fit as run_fit
 from rnc.run.folder import RunFolder
 from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
+from rnc.training.partial_rows import unused_words
 from rnc.training.record import ShowRecord
 
 _OF_FIT = tuple(field.name for field in dataclasses.fields(FitConfig))
@@ -82,7 +83,8 @@ def fit(
     config = suit_dataset(config, where.dataset, given)
     check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken)
     table, kept = (source, data) if isinstance(source, Table) else _read(source, where, config)
-    for note in table.notes:
+    trained = dataclasses.replace(config, objective="own") if callable(objective) else config
+    for note in (*table.notes, *unused_words(table, trained)):
         warnings.warn(note, DataWarning, stacklevel=2)
     run = run_fit.fit(
         table,

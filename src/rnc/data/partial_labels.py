@@ -145,7 +145,7 @@ def read_partial_labels(
             f"{place}: no row has an exact value of {first_few(roles.targets)}. Heads and scores "
             "need some: label a few rows."
         )
-    dropped = np.isinf(ends).all(axis=2).any(axis=1) & drop_missing
+    dropped = is_missing(ends).any(axis=1) & drop_missing
     _check_training(frame[~exact & ~dropped], roles, place)
     values = {name: ends[exact, i, 0] for i, name in enumerate(roles.targets)}
     ids = np.asarray(frame.index if names is None else names)
@@ -170,6 +170,11 @@ def read_partial_labels(
         weight=None if roles.weight is None else read_weights(kept, roles.weight, place),
         ends=ends[usable],
     ), usable
+
+
+def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which targets nothing is known of: (n, t, 2) -> (n, t)."""
+    return np.isinf(ends[..., 0]) & np.isinf(ends[..., 1])
 
 
 def _stacked(ends: Ends) -> NDArray[np.float64]:

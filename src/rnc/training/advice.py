@@ -27,8 +27,7 @@ def data_warnings(table: Table, config: FitConfig) -> list[str]:
             "it cannot be told from the picture: try --no-crop, which had 8% less error on head "
             "sizes in ultrasound images."
         )
-    if (unused := unused_words(table, config)) is not None:
-        notes.append(unused)
+    notes += unused_words(table, config)
     if is_slower_on_a_gpu(config):
         notes.append(
             "With --queue or --chunk a GPU trains without CUDA graphs: steps of a small encoder "

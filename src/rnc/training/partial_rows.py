@@ -49,19 +49,19 @@ def for_heads(config: FitConfig, table: Table) -> FitConfig:
     return dataclasses.replace(config, batch_size=size)
 
 
-def unused_words(table: Table, config: FitConfig) -> str | None:
+def unused_words(table: Table, config: FitConfig) -> list[str]:
     """What a user should know where rows with targets known in part do not train anything."""
     if not has_partial_rows(table) or config.takes_partial:
-        return None
+        return []
     able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.takes_partial)
     what = f"objective {config.objective}" if config.uses_objective else "a head's loss"
     if config.scheme == "regularize":
         what = "scheme regularize"
-    return (
+    return [
         f"{(table.split == PARTIAL).sum()} rows whose targets are missing or known in part are not "
         f"used: {what} needs exact targets. Scheme probe, finetune or auto with objective {able} "
         "trains its encoder on them."
-    )
+    ]
 
 
 def check_partial(table: Table, config: FitConfig) -> None:
