@@ -10,6 +10,8 @@ WORDS = {
     "r2_test_mean": "R² against the mean of these rows",
     "angular_error": "mean angle between directions, in degrees",
     "circular_error": "mean error the shorter way round the circle",
+    "concordance": "pairs in the right order (concordance index)",
+    "hit_share": "predictions within labels known in part",
     "spearman": "order of the features (Spearman)",
     "kendall": "order of the features (Kendall)",
     "validation_error": "validation error",
