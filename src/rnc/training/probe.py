@@ -6,6 +6,8 @@ over all of them is minimised (`rnc.training.solver`) for several strengths of r
 validation picks one. A scale for each feature would blow up those that are active for a few
 training samples only.
 
+Training targets may be known in part: a head then has its loss of intervals.
+
 l1, mse, huber and quantile are solved in standard deviations of the targets and then converted to
 the scale of the head, so that penalties mean the same whatever that is.
 
@@ -36,6 +38,7 @@ from rnc.heads.registry import HEADS
 from rnc.metrics import Values, as_columns, mae
 from rnc.training.balance import EXPONENTS, LEAST_ROWS, SURE, balance_weights
 from rnc.training.blocks import Blocks, as_blocks, mean_and_variance
+from rnc.training.label_ends import exact_columns, middles
 from rnc.training.record import told
 from rnc.training.solver import make_solver
 
@@ -73,6 +76,7 @@ def solve_head(
     period: float | None = None,
     val_groups: NDArray[Any] | None = None,
     val_weights: Tensor | None = None,
+    upper: Tensor | None = None,
 ) -> HeadFit:
     """Fit the head in place; what it has, and what was chosen.
 
@@ -93,10 +97,12 @@ def solve_head(
         val_groups: (m,) which rows of validation belong together, as those of a person. Their
             errors are alike, so that a few groups are no sure ground to choose a balance on.
         val_weights: (m,) what each row of validation counts in the error that chooses.
+        upper: (n, t) the upper ends of training targets that are known in part; then targets are
+            the lower ones, as for `Head.loss`. A balance puts each at its middle, or its one end.
     """
     both = as_blocks(features), as_blocks(val_features)
     val = _ValRows(val_targets, measure, val_groups, val_weights)
-    data = _Data(head, *both, targets, val, weights, period)
+    data = _Data(head, *both, targets, val, weights, period, upper)
     search = _Search(data, steps)
     penalties = told("solving", sorted(PENALTIES, reverse=True), len(PENALTIES))
     found = [search.solve(balance or 0.0, penalty) for penalty in penalties]
@@ -244,15 +250,17 @@ class _Data:
         val: "_ValRows",
         weights: Tensor | None,
         period: float | None,
+        upper: Tensor | None = None,
     ) -> None:
         self.head, self.targets, self.val, self.period = head, targets, val, period
+        self.upper = upper
         self.shift, variance = mean_and_variance(features)
         scale = variance.mean().sqrt()
         self.scale = torch.where(scale > 0, scale, 1.0)
         standardise = partial(_standardise, shift=self.shift, scale=self.scale)
         self.standard = features.map(standardise)  # by no method: a cycle would keep its file open
         self.val_standard = val_features.map(standardise)
-        self.config, units = _in_deviations(head.config, targets)
+        self.config, units = _in_deviations(head.config, targets, upper)
         self.units = units.to(self.shift)
         self.weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
 
@@ -260,7 +268,8 @@ class _Data:
         """What each training sample counts, with mean 1: (n,)."""
         if balance == 0:
             return self.weights
-        weights = self.weights * balance_weights(self.targets, balance, self.period)
+        places = middles(self.targets, self.upper)
+        weights = self.weights * balance_weights(places, balance, self.period)
         return weights / weights.mean()
 
     @torch.no_grad()
@@ -270,8 +279,9 @@ class _Data:
             return math.inf
         losses = self.weights.new_empty(len(self.weights))
         for index, rows in self.standard.parts():
-            outputs = rows @ found.weight.T + found.bias
-            losses[index] = self.head.loss(outputs * self.units, self.targets[index])
+            outputs = (rows @ found.weight.T + found.bias) * self.units
+            upper = None if self.upper is None else self.upper[index]
+            losses[index] = self.head.loss(outputs, self.targets[index], upper)
         loss = (self.weights * losses).mean()
         weight = found.weight / self.scale
         self.head.linear.weight.copy_(weight * self.units[:, None])
@@ -291,7 +301,7 @@ class _Search:
         self.trial = Head(data.config).to(data.shift)
         torch.nn.init.zeros_(self.trial.linear.weight)
         torch.nn.init.zeros_(self.trial.linear.bias)
-        self.solver = make_solver(self.trial, data.standard, data.targets)
+        self.solver = make_solver(self.trial, data.standard, data.targets, data.upper)
         self.known: dict[tuple[float, float], _Solved] = {}
         self.balance: float | None = None
 
@@ -345,8 +355,12 @@ def _beside(values: Sequence[float], value: float) -> list[float]:
     return ordered[max(0, i - 1) : i] + ordered[i + 1 : i + 2]
 
 
-def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Tensor]:
+def _in_deviations(
+    config: HeadConfig, targets: Tensor, upper: Tensor | None = None
+) -> tuple[HeadConfig, Tensor]:
     """The head with standard deviations for scales, and by how much that divides each output.
+
+    They are those of exact targets.
 
     huber has one beta, so that its scales all change by one factor: their mean. gaussian gets the
     beta 0: with any other its loss has no gradient in the usual sense, and no minimum.
@@ -356,8 +370,8 @@ def _in_deviations(config: HeadConfig, targets: Tensor) -> tuple[HeadConfig, Ten
         config = dataclasses.replace(config, options={**config.options, "beta": 0.0})
     if not spec.outputs_are_values:
         return config, torch.ones(1)
-    columns = zip(as_columns(targets, "targets").T, config.scale, strict=True)
-    units = [float(y.std()) / own or 1.0 for y, own in columns]
+    columns = as_columns(targets, "targets").T if upper is None else exact_columns(targets, upper)
+    units = [float(y.std()) / own or 1.0 for y, own in zip(columns, config.scale, strict=True)]
     options = config.options
     if config.name == "huber":
         units = [sum(units) / len(units)] * len(units)

@@ -10,34 +10,23 @@ matrix of their features is kept and changed by those that come and go. Along ea
 minimum is found exactly, from the sorted knees. (Madsen and Nielsen 1993, "A finite smoothing
 algorithm for linear l1 estimation".)
 
-Other heads take L-BFGS.
+A target that is known in part has slope 0 within its interval, and two knees more: see
+`rnc.training.one_output`. Other heads take L-BFGS.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rnc.heads import Head, HeadConfig
-from rnc.training.blocks import Blocks, Held, as_blocks, pulled, times
+from rnc.training.blocks import Blocks, Held, as_blocks
+from rnc.training.one_output import Slope, one_output
 
 ROUNDED_CORNER = 0.03
 """How far from 0 the corner of l1 is rounded off, in scales of the head."""
 QUANTILE_CORNER = 0.01
 """That of quantile: as if targets had noise of 0.006 deviations, which makes quantiles wider."""
-FLAT = 1e-10
-"""A gradient that counts as 0, of features and targets that are standardised."""
-LEAST_BEND = 1e-6
-"""Added to the curvature along the bias, over that of the loss: perhaps no sample bends it."""
-
-
-class Slope(NamedTuple):
-    """The slope of a loss, curvature * clamp(r, -knee, knee) + tilt, at the residual r."""
-
-    knee: float
-    curvature: float
-    tilt: float = 0.0
 
 
 def slopes_of(config: HeadConfig) -> list[Slope]:
@@ -53,22 +42,27 @@ def slopes_of(config: HeadConfig) -> list[Slope]:
     return []
 
 
-def make_solver(head: Head, features: Tensor | Blocks, targets: Tensor) -> "Newton | Lbfgs":
+def make_solver(
+    head: Head, features: Tensor | Blocks, targets: Tensor, upper: Tensor | None = None
+) -> "Newton | Lbfgs":
     """What moves a head in float64 to its minimum, from where it is.
 
-    The features are (n, d), centred and of about unit size, in float64; targets are (n, t).
+    The features are (n, d), centred and of about unit size, in float64; targets are (n, t). With
+    `upper` (n, t), they are the lower ends of intervals, as for `Head.loss`.
     """
     slopes, features = slopes_of(head.config), as_blocks(features)
     if not slopes:
-        return Lbfgs(head, features, targets)
-    return Newton(head, slopes, features, targets)
+        return Lbfgs(head, features, targets, upper)
+    return Newton(head, slopes, features, targets, upper)
 
 
 class Lbfgs:
     """Any loss, by L-BFGS."""
 
-    def __init__(self, head: Head, features: Blocks, targets: Tensor) -> None:
-        self.head, self.features, self.targets = head, features, targets
+    def __init__(
+        self, head: Head, features: Blocks, targets: Tensor, upper: Tensor | None = None
+    ) -> None:
+        self.head, self.features, self.targets, self.upper = head, features, targets, upper
         self.weights = torch.ones(len(targets), dtype=torch.float64, device=features.device)
 
     def weigh(self, weights: Tensor) -> None:
@@ -87,7 +81,8 @@ class Lbfgs:
             total: Tensor = penalty * head.linear.weight.square().sum()
             torch.autograd.backward(total)
             for index, rows in self.features.parts():
-                losses = self.weights[index] * head.loss(head(rows), self.targets[index])
+                upper = None if self.upper is None else self.upper[index]
+                losses = self.weights[index] * head.loss(head(rows), self.targets[index], upper)
                 share = losses.mean() * (len(losses) / len(self.targets))
                 torch.autograd.backward(share)
                 total = total + share
@@ -99,24 +94,40 @@ class Lbfgs:
 class Newton:
     """A loss whose slope has two knees, by Newton's method, one output after the other."""
 
-    def __init__(self, head: Head, slopes: list[Slope], features: Blocks, targets: Tensor) -> None:
+    def __init__(
+        self,
+        head: Head,
+        slopes: list[Slope],
+        features: Blocks,
+        targets: Tensor,
+        upper: Tensor | None = None,
+    ) -> None:
         self.head, self.basis = head, None
         # With fewer samples than features, ridge weights are sums of the samples' features.
         if isinstance(features, Held) and features.shape[1] > features.shape[0]:
             self.basis, triangle = torch.linalg.qr(features.rows.T)
             features = Held(triangle.T)
         rows, width = features.map(_with_one), features.shape[1] + 1
-        columns = zip(targets.unbind(1), head.config.shift, head.config.scale, strict=True)
+        columns: list[tuple[Tensor, Tensor | None]]
+        if upper is None:
+            columns = [(y, None) for y in _in_units(targets, head.config)]
+            self.count: int | Tensor = len(columns) * len(slopes)
+            """Of the outputs that the loss of a sample is a mean over."""
+        else:
+            low = targets.double().masked_fill(targets.isnan(), -math.inf)
+            high = upper.double().masked_fill(upper.isnan(), math.inf)
+            ends = (_in_units(end, head.config) for end in (low, high))
+            columns = list(zip(*ends, strict=True))
+            known = (low.isfinite() | high.isfinite()).sum(dim=1)
+            self.count = known.clamp(min=1) * len(slopes)
         self.each = [
-            OneOutput(rows, width, (y.double() - shift) / scale, slope)
-            for y, shift, scale in columns
-            for slope in slopes
+            one_output(rows, width, *column, slope) for column in columns for slope in slopes
         ]
 
     def weigh(self, weights: Tensor) -> None:
         """Let each sample count this much from now on: (n,), with mean 1."""
         for one in self.each:
-            one.weigh(weights / weights.numel() / len(self.each))
+            one.weigh(weights / weights.numel() / self.count)
 
     @torch.no_grad()
     def minimise(self, penalty: float, steps: int) -> None:
@@ -131,71 +142,12 @@ class Newton:
         linear.bias.copy_(found[:, -1])
 
 
+def _in_units(targets: Tensor, config: HeadConfig) -> list[Tensor]:
+    """The columns of targets (n, t) in the units of the head."""
+    columns = zip(targets.unbind(1), config.shift, config.scale, strict=True)
+    return [(y.double() - shift) / scale for y, shift, scale in columns]
+
+
 def _with_one(rows: Tensor) -> Tensor:
     """The rows with a 1 in the end, which the bias is multiplied by: (n, d) -> (n, d + 1)."""
     return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-
-
-class OneOutput:
-    """The loss of one output, sum_i share_i loss(rows_i . weight - u_i); the bias comes last."""
-
-    def __init__(self, rows: Blocks, width: int, u: Tensor, slope: Slope) -> None:
-        self.rows, self.width, self.u, self.slope = rows, width, u, slope
-        self.weigh(torch.full_like(u, 1 / len(u)))
-
-    def weigh(self, shares: Tensor) -> None:
-        """Let the samples have these shares from now on: (n,)."""
-        self.shares = shares
-        self.bent = torch.zeros_like(self.u, dtype=torch.bool)
-        """Which samples the matrix is made of: the sum of their shares of row^T row."""
-        self.matrix = self.u.new_zeros(self.width, self.width)
-
-    def minimise(self, weight: Tensor, penalty: float, steps: int) -> Tensor:
-        """The weights at the minimum, from given ones on."""
-        knee, curvature, tilt = self.slope
-        ridge = torch.full_like(weight, 2 * penalty)
-        ridge[-1] = 0
-        least = ridge.clone()
-        least[-1] = LEAST_BEND * curvature
-        residuals, length = times(self.rows, weight) - self.u, weight.new_ones(())
-        for _ in range(steps):
-            pull = self.shares * curvature * residuals.clamp(-knee, knee)
-            pull = pull + self.shares * tilt if tilt else pull
-            gradient = pulled(self.rows, pull) + ridge * weight
-            if not (gradient.abs().max() > FLAT) & (length > 0):
-                break
-            self._bend(residuals.abs() <= knee)
-            hessian = curvature * self.matrix + torch.diag(least)
-            factor, failed = torch.linalg.cholesky_ex(hessian)
-            if failed:
-                break
-            step = -torch.cholesky_solve(gradient[:, None], factor)[:, 0]
-            change = times(self.rows, step)
-            length = self._length(residuals, change, gradient @ step, ridge @ step.square())
-            weight, residuals = weight + length * step, residuals + length * change
-        return weight
-
-    def _bend(self, bent: Tensor) -> None:
-        """Let the matrix be made of these samples."""
-        for sign, moved in ((1, bent & ~self.bent), (-1, self.bent & ~bent)):
-            for index, rows in self.rows.parts(moved):
-                self.matrix.addmm_(rows.T, rows * self.shares[index][:, None], alpha=sign)
-        self.bent = bent
-
-    def _length(self, residuals: Tensor, change: Tensor, slope: Tensor, ridge: Tensor) -> Tensor:
-        """How often the change takes the slope along it, which is negative at first, to 0."""
-        knee, curvature, _ = self.slope
-        if math.isinf(knee):
-            return torch.ones_like(slope)
-        bend = self.shares * curvature * change.square()
-        side, none = torch.where(change < 0, -knee, knee), slope.new_zeros(1)
-        # Below, what there is of every sample is changed in place: memory is what limits n.
-        times = torch.cat([-side - residuals, side - residuals])
-        times.view(2, -1).div_(change)
-        times = times.masked_fill_(change.repeat(2) == 0, 0.0).clamp_(min=0)
-        times, order = torch.cat([none, times]).sort()
-        bends = torch.cat([none, bend, -bend])[order].cumsum_(0).add_(ridge)  # after each time
-        slopes = torch.cat([slope[None], times.diff().mul_(bends[:-1])]).cumsum_(0)  # at each time
-        last = (slopes <= 0).sum().clamp(min=1) - 1
-        following = times[(last + 1).clamp(max=len(times) - 1)]
-        return torch.minimum(times[last] - slopes[last] / bends[last].clamp(min=1e-300), following)

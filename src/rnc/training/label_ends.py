@@ -1,0 +1,34 @@
+"""Ends of targets, as training uses them where a single number is needed: (n, t) tensors."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def exact_columns(lower: Tensor, upper: Tensor) -> list[NDArray[np.float64]]:
+    """The exact ones of each target, from `lower` to `upper`: two times (n, t) -> t times (m,)."""
+    columns = zip(lower.unbind(1), upper.unbind(1), strict=True)
+    return [low[low == high].double().cpu().numpy() for low, high in columns]
+
+
+def middles(lower: Tensor, upper: Tensor | None) -> Tensor:
+    """Where targets are, about: the middle of an interval, the end of one that is open.
+
+    A missing one is at the mean of the exact ones of its column.
+
+    >>> inf = torch.inf
+    >>> lower, upper = torch.tensor([[2.0], [4], [7], [-inf]]), torch.tensor([[2.0], [6], [inf]])
+    >>> middles(lower, torch.cat([upper, torch.tensor([[inf]])])).T
+    tensor([[2., 5., 7., 2.]])
+    """
+    if upper is None:
+        return lower
+    columns = []
+    for low, high in zip(lower.unbind(1), upper.unbind(1), strict=True):
+        known = low[low == high]
+        mean = known.mean() if len(known) else low.new_zeros(())
+        start = torch.where(low.isfinite(), low, torch.where(high.isfinite(), high, mean))
+        stop = torch.where(high.isfinite(), high, start)
+        columns.append(torch.where(low == high, low, start + (stop - start) / 2))
+    return torch.stack(columns, dim=1)
