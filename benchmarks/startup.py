@@ -28,13 +28,23 @@ DOORS = {
 }
 
 
-def seconds(words: list[str], source: Path, repeats: int) -> float:
-    """The shortest of some runs of Python, each in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(source)}
+def seconds(
+    words: list[str], source: Path | None, repeats: int, *, python: Path | str = sys.executable
+) -> float:
+    """The shortest of some runs of Python, each in a process of its own.
+
+    Args:
+        words: what Python is given.
+        source: a folder with the package; None where it is installed beside that Python.
+        repeats: how many runs.
+        python: of another environment.
+    """
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    environment |= {} if source is None else {"PYTHONPATH": str(source)}
     times = []
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *words], env=environment, capture_output=True, check=False)
+        subprocess.run([python, *words], env=environment, capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(times)
