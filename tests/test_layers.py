@@ -13,7 +13,7 @@ LAYERS = [
     ["data", "model"],
     ["training"],
     ["analyses", "run"],
-    ["experiments", "report", "search"],
+    ["experiments", "report", "search", "serve"],
     ["__main__", "cli", "door", "estimator", "estimator_rows"],
 ]
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}

@@ -21,12 +21,13 @@ from rnc.cli.flags import with_flags
 from rnc.cli.paper import SET_BY_TABLE, compare, reproduce
 from rnc.cli.resume import resume
 from rnc.cli.search import search
+from rnc.cli.serve import serve
 from rnc.cli.terminal import console
 
 _START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     _START: (demo, fit, predict),
-    _USE: (resume, evaluate, report, export),
+    _USE: (resume, evaluate, report, export, serve),
     _RESEARCH: (search, compare, reproduce, convert),
 }
 _TRAINING: dict[str, Callable[..., None]] = {

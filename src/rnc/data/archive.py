@@ -17,6 +17,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from rnc.data.errors import DataError, did_you_mean, first_few
+from rnc.data.in_memory import AnyFile, open_bytes
 from rnc.data.names import check_names
 from rnc.data.row_weights import WEIGHT
 from rnc.data.sources import as_columns
@@ -96,16 +97,17 @@ def target_arrays(
     return {str(name): columns[:, i] for i, name in enumerate(names)}
 
 
-def read_npz(source: Path, leave_out: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+def read_npz(source: AnyFile, leave_out: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """All arrays of an .npz file as numbers, texts and dates; none may need pickle.
 
     Those to `leave_out` are not read.
     """
-    if not is_zipfile(source):
-        raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
+    with open_bytes(source) as file:
+        if not is_zipfile(file):
+            raise DataError(f"{source} is not an NPZ file, or not whole. Write it with np.savez.")
     arrays = {}
     try:
-        with source.open("rb") as file, warnings.catch_warnings():
+        with open_bytes(source) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of shapes beyond all numbers, which raise as well
             with np.load(file, allow_pickle=False) as archive:
                 check_names(archive.files, str(source))
@@ -132,7 +134,7 @@ def read_npz(source: Path, leave_out: Sequence[str] = ()) -> dict[str, NDArray[A
     return arrays
 
 
-def _plain(values: Any, name: str, source: Path) -> NDArray[Any]:
+def _plain(values: Any, name: str, source: AnyFile) -> NDArray[Any]:
     """An array in this machine's order of bytes, texts as str, lists of names as (k,)."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufcmMUS":
         got = values.dtype if isinstance(values, np.ndarray) else type(values).__name__

@@ -7,6 +7,7 @@ file; where chunks do not tell them, the file is parsed at once after all.
 
 import csv
 import gzip
+import io
 import re
 import warnings
 import zlib
@@ -28,6 +29,7 @@ from rich.progress import (
 )
 
 from rnc.data.errors import DataError
+from rnc.data.in_memory import AnyFile, NamedBytes, open_bytes
 from rnc.data.names import check_names
 from rnc.data.numerals import Cells, read_decimals
 from rnc.printable import on_one_line
@@ -60,14 +62,15 @@ class Chunk(NamedTuple):
     """Of the file that has been read so far."""
 
 
-def read_csv(source: Path, cells: Cells, *, progress: bool = False) -> pd.DataFrame:
+def read_csv(source: AnyFile, cells: Cells, *, progress: bool = False) -> pd.DataFrame:
     """All rows of a CSV file, without empty lines; `progress` shows a bar if it is large."""
-    is_large = source.stat().st_size > LARGE_BYTES
-    frame = _by_chunks(source, cells, progress) if is_large else None
+    frame = None
+    if isinstance(source, Path) and source.stat().st_size > LARGE_BYTES:
+        frame = _by_chunks(source, cells, progress)
     separator = separator_of(source)
     if frame is None:
         with _parsing(source, separator):
-            frame = pd.read_csv(source, low_memory=False, **_options(separator, cells))
+            frame = pd.read_csv(_opened(source), low_memory=False, **_options(separator, cells))
         # pandas fills a short row with gaps; only then is it worth the time to look at all.
         _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
         frame.index = pd.RangeIndex(2, len(frame) + 2)
@@ -85,11 +88,17 @@ def _without_gaps(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.dropna(how="all")
 
 
-def csv_names(source: Path) -> list[str]:
+def csv_names(source: AnyFile) -> list[str]:
     """The names of the columns."""
     separator = separator_of(source)
     with _parsing(source, separator):
-        return [str(name) for name in pd.read_csv(source, nrows=0, **_options(separator, Cells()))]
+        header = pd.read_csv(_opened(source), nrows=0, **_options(separator, Cells()))
+    return [str(name) for name in header]
+
+
+def _opened(source: AnyFile) -> Any:
+    """What pandas reads: it opens, and unpacks, a path itself."""
+    return source if isinstance(source, Path) else open_bytes(source)
 
 
 def csv_chunks(source: Path, cells: Cells, rows: int | None = None) -> Iterator[Chunk]:
@@ -187,7 +196,7 @@ def _options(separator: str, cells: Cells) -> dict[str, Any]:
 
 
 @contextmanager
-def _parsing(source: Path, separator: str) -> Iterator[None]:
+def _parsing(source: AnyFile, separator: str) -> Iterator[None]:
     """What pandas raises, as errors that say what is wrong with the file."""
     try:
         with warnings.catch_warnings():
@@ -205,14 +214,16 @@ def _parsing(source: Path, separator: str) -> Iterator[None]:
         raise DataError(f"{source} cannot be read as a table ({reason}). {_FIELDS}") from error
 
 
-def open_text(source: Path) -> IO[str]:
+def open_text(source: AnyFile) -> IO[str]:
     """A file of text, also one that is packed by gzip."""
+    if isinstance(source, NamedBytes):
+        return io.TextIOWrapper(open_bytes(source), "utf-8-sig", errors="replace", newline="")
     if source.suffix.lower() == ".gz":
         return gzip.open(source, "rt", encoding="utf-8-sig", errors="replace")
     return source.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
-def separator_of(source: Path) -> str:
+def separator_of(source: AnyFile) -> str:
     """What parts the fields, by the header."""
     try:
         with open_text(source) as file:
@@ -226,7 +237,7 @@ def separator_of(source: Path) -> str:
     return max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
 
 
-def _check_records(source: Path, separator: str, *, all_rows: bool = True) -> None:
+def _check_records(source: AnyFile, separator: str, *, all_rows: bool = True) -> None:
     """Raise for two columns of one name, and for rows that are shorter or longer than the header.
 
     Without `all_rows`, only the header and the first row below it are looked at.

@@ -21,11 +21,12 @@ from PIL import Image
 
 from rnc.data import sources
 from rnc.data.archive import read_npz, row_arrays
-from rnc.data.csv_text import csv_names
+from rnc.data.csv_text import csv_names, read_csv
 from rnc.data.errors import DataError
 from rnc.data.features import apply_features, cells_of
 from rnc.data.formats import CSV_SUFFIXES, suffix_of
 from rnc.data.image_cache import Decoding
+from rnc.data.in_memory import AnyFile, NamedBytes
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
 from rnc.data.names import check_names
 from rnc.data.numerals import read_decimals
@@ -125,18 +126,13 @@ class InputReader:
                 parts.append(self._decoded(ImageRows.listed(files, relative=len(paths) == 1)))
             else:
                 parts += [self._data_file(file, is_alone=len(paths) == 1) for file in files]
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else joined_inputs(parts)
 
     def _data_file(self, file: Path, *, is_alone: bool) -> Inputs:
         known = sources.ARRAYS if self.kind == "signal" else sources.TABLES + sources.ARRAYS
         path = sources.existing(file, known)
         if path.suffix.lower() in sources.ARRAYS:
-            arrays = read_npz(path)
-            x, names = arrays.pop("x"), arrays.pop("feature_names", None)
-            inputs = self._array(x, str(path), names)
-            given, unused = row_arrays(arrays, len(inputs.x))
-            notes = unused_notes(unused)
-            inputs = inputs._replace(columns=pd.DataFrame(given), notes=inputs.notes + notes)
+            inputs = self.archive(path)
         else:
             frame, columns = self.read_table(path)
             inputs = self.frame(frame, str(path), path.parent, columns)
@@ -144,6 +140,23 @@ class InputReader:
                 return inputs
         names = inputs.names if is_alone else np.char.add(f"{path}:", inputs.names)
         return inputs._replace(names=names)
+
+    def archive(self, file: AnyFile) -> Inputs:
+        """An .npz file."""
+        arrays = read_npz(file)
+        x, names = arrays.pop("x"), arrays.pop("feature_names", None)
+        inputs = self._array(x, str(file), names)
+        given, unused = row_arrays(arrays, len(inputs.x))
+        notes = inputs.notes + unused_notes(unused)
+        return inputs._replace(columns=pd.DataFrame(given), notes=notes)
+
+    def csv(self, file: NamedBytes) -> Inputs:
+        """A CSV in memory; the same as of a file on disk."""
+        cells = cells_of(self.preprocessing)
+        others = self.others(csv_names(file))
+        frame = read_csv(file, cells._replace(text=[*cells.text, *others]))
+        frame = read_decimals(sources.named_columns(frame, str(file)), cells)
+        return self.frame(frame, str(file), columns=frame[others])
 
     def read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A file of a table; its columns without a use also as text: an id 007 is no 7."""
@@ -273,7 +286,7 @@ def _texts_by_number(categories: Sequence[str]) -> dict[float, str]:
     return texts
 
 
-def _joined(parts: Sequence[Inputs]) -> Inputs:
+def joined_inputs(parts: Sequence[Inputs]) -> Inputs:
     """Inputs from several files, one after the other."""
     shapes = {part.x.shape[1:] for part in parts}
     if len(shapes) > 1:

@@ -1,0 +1,64 @@
+"""The command that serves a run: a page and a JSON endpoint."""
+
+from typing import Annotated
+
+import typer
+
+from rnc.cli.flags import Run
+from rnc.cli.terminal import friendly, tell
+
+
+def serve(
+    run: Run,
+    host: Annotated[str, "address to listen at; 0.0.0.0: all of this machine"] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="name that requests may call it by; may repeat"),
+    ] = None,
+    neighbours: Annotated[int, "nearest training samples of each prediction; 0: none"] = 5,
+    pictures: Annotated[bool, "show pictures of them, from the data of the run"] = False,
+    device: Annotated[str | None, "cpu, cuda; default: a GPU where there is one"] = None,
+    max_mb: Annotated[float, "most MiB of a request"] = 32.0,
+    max_files: Annotated[int, "most files of a request"] = 64,
+    max_rows: Annotated[int, "most rows of a request"] = 10_000,
+    max_megapixels: Annotated[float, "most megapixels of a photo"] = 50.0,
+    max_requests: Annotated[int, "most requests at a time"] = 32,
+    log: Annotated[bool, "a line for every request"] = False,
+) -> None:
+    """Serve a finished run: a page to drop files on, and a JSON endpoint (extra: serve).
+
+    For instance:
+
+        rnc serve runs/age
+
+        curl -F files=@face.jpg 'http://127.0.0.1:8000/predict?confidence=0.9'
+
+    The page shows predictions with intervals and the nearest training samples. GET /model says
+    what the run takes, /openapi.json is the schema. There is no login: whoever reaches the port
+    can predict, and sees names of training samples. Uploads stay in memory and are not kept; no
+    path in them is opened.
+    """
+    with friendly("The server has ended."):
+        try:
+            from rnc.serve.app import Service, make_app
+            from rnc.serve.server import LOCAL, bind, hosts_of, run_app
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
+                raise
+            raise ImportError(
+                "rnc serve needs the packages fastapi, uvicorn and python-multipart: "
+                "pip install 'rank-n-contrast[serve]'."
+            ) from error
+        from rnc.serve.limits import ServeLimits
+        from rnc.serve.pictures import find_pictures
+        from rnc.serve.served import ServedModel
+
+        limits = ServeLimits(max_mb, max_files, max_rows, max_megapixels, max_requests)
+        bound = bind(host, port)
+        served = ServedModel.load(run, device=device, neighbours=neighbours)
+        found = find_pictures(served, from_data=pictures)
+        app = make_app(Service(served, limits, found), hosts_of(host, allow_host or ()))
+        if host not in LOCAL:
+            tell("Anyone who reaches this machine can use it: there is no login.", style="yellow")
+        run_app(app, bound, tell, log=log)
