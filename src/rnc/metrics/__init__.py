@@ -2,7 +2,7 @@
 
 Predictions and targets are (n,) or (n, t), in the units of the targets. Errors are pooled: every
 one of the n * t errors counts the same, or by the weight of its row: weights are (n,), from 0 on.
-Labels that are known in part have scores of their own: see `rnc.metrics.partial`.
+Labels that are known in part have scores of their own: see `rnc.metrics.partial_labels`.
 """
 
 import math
@@ -20,8 +20,8 @@ from rnc.metrics.arrays import Values as Values
 from rnc.metrics.arrays import as_columns as as_columns
 from rnc.metrics.arrays import float_rows as float_rows
 from rnc.metrics.arrays import row_weights, weighted_mean
-from rnc.metrics.partial import concordance_index as concordance_index
-from rnc.metrics.partial import hit_share as hit_share
+from rnc.metrics.partial_labels import concordance_index as concordance_index
+from rnc.metrics.partial_labels import hit_share as hit_share
 from rnc.metrics.words import score_words as score_words
 
 SHOTS = ("many", "medium", "few")
