@@ -44,25 +44,92 @@ def test_rows_known_in_part_train_the_encoder(objective: str) -> None:
     assert not same(alone, trained(table, objective=objective))
 
 
+USED_BY_HEADS: list[dict[str, Any]] = [
+    {"scheme": "end2end", "head": head}
+    for head in ("l1", "mse", "huber", "dex", "dldl", "or", "corn", "quantile", "gaussian")
+]
+USED_BY_HEADS += [
+    {"scheme": "two-stage"},
+    {"scheme": "regularize"},
+    {"scheme": "finetune", "objective": "supcon", "step": 20.0},
+    {"head_solver": "sgd", "objective": "simclr"},
+    {"head_solver": "exact", "objective": "supcon", "step": 20.0},
+]
+
+
+@pytest.mark.parametrize("options", USED_BY_HEADS, ids=str)
+def test_intervals_and_censored_targets_train_heads(options: dict[str, Any]) -> None:
+    table = partly(columns())
+    alone = without_partial(table)
+    only_missing = np.where(np.isin(np.arange(len(table)), table.ranged_rows), "", table.split)
+    missing = dataclasses.replace(table, split=only_missing)
+    assert 0 < len(table.ranged_rows) < len(table.rows(PARTIAL))
+    assert not same(trained(alone, **options), trained(table, **options))
+    if options.get("objective") != "simclr":  # whose encoder sees the views of all rows
+        assert same(trained(alone, **options), trained(missing, **options))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"objective": "supcon", "step": 20.0}, "objective supcon needs exact targets"),
-        ({"scheme": "end2end"}, "a head's loss needs exact targets"),
-        ({"scheme": "two-stage"}, "a head's loss needs exact targets"),
-        ({"scheme": "regularize"}, "scheme regularize needs exact targets"),
+        ({"lds": True, "step": 10.0}, "lds needs exact targets"),
+        ({"c_mixup": True}, "c_mixup needs exact targets"),
+        ({"regularizer": "ranksim"}, "regularizer ranksim needs exact targets"),
+        ({"label_distance": "circular", "period": 360.0}, "label distance circular needs exact"),
     ],
 )
-def test_other_methods_leave_them_out_and_say_so(options: dict[str, Any], words: str) -> None:
-    table = partly(columns())
+def test_what_needs_exact_targets_leaves_them_out(options: dict[str, Any], words: str) -> None:
+    table, options = partly(columns()), {"scheme": "end2end", **options}
     alone = without_partial(table)
     assert same(trained(alone, **options), trained(table, **options))
     (note,) = data_warnings(table, quick(**options))
     count = (table.split == PARTIAL).sum()
     assert note.startswith(f"{count} rows whose targets are missing or known in part are not used")
     assert words in note
+    assert config_sizes(table, **options) == (len(table.rows("train")),) * 2
+
+
+def test_a_user_hears_what_rows_known_in_part_do() -> None:
+    table = partly(columns())
+    partial, ranged = len(table.rows(PARTIAL)), len(table.ranged_rows)
+    alone = without_partial(table)
+    assert data_warnings(table, quick()) == data_warnings(alone, quick(scheme="end2end")) == []
+    (note,) = data_warnings(table, quick(scheme="end2end"))
+    assert note.startswith(f"{partial - ranged} rows without a target are not used")
     assert "objective rnc, simclr, dino trains its encoder on them" in note
-    assert data_warnings(table, quick()) == data_warnings(alone, quick(**options)) == []
+    (note,) = data_warnings(table, quick(objective="supcon", step=20.0))
+    assert note.startswith(f"{partial} rows whose targets are missing or known in part do not")
+    assert f"objective supcon needs exact targets. {ranged} of them train the head" in note
+
+
+def config_sizes(table: Table, **options: Any) -> tuple[int, int]:
+    return quick(**options).trained(table.sizes)[:2]
+
+
+def test_heads_and_encoders_count_their_own_rows() -> None:
+    table = partly(columns())
+    exact, partial = len(table.rows("train")), len(table.rows(PARTIAL))
+    heads = exact + len(table.ranged_rows)
+    assert config_sizes(table) == (heads, exact + partial)
+    assert config_sizes(table, scheme="end2end") == (heads, heads)
+    assert config_sizes(table, objective="supcon", step=20.0) == (heads, exact)
+
+
+def test_a_head_learns_from_where_targets_are_censored() -> None:
+    """Rows above 60 are censored: an exact head that sees them predicts more there."""
+    table = columns(rows=200)
+    train, low = table.rows("train"), np.quantile(table.y, 0.5)
+    cut = train[table.y[train, 0] > low]
+    ends = np.stack([table.y, table.y], axis=-1)
+    ends[cut] = (low, np.inf)
+    split, y = table.split.astype("<U11"), table.y.copy()
+    split[cut], y[cut] = PARTIAL, np.nan
+    censored = dataclasses.replace(table, split=split, y=y, ends=ends)
+    errors = []
+    for data in (without_partial(censored), censored):
+        model, _ = fit(data, quick(scheme="end2end", epochs=15), unnormalised())
+        errors.append(np.abs(model.predict_prepared(table.x[cut]) - table.y[cut]).mean())
+    assert errors[1] < 0.9 * errors[0]
 
 
 def test_auto_shares_one_encoder_and_fits_heads_on_labelled_rows() -> None:

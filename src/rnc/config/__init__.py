@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
+from rnc.config.partial_labels import trained_sizes
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
 from rnc.config.sizes import Sizes
 from rnc.heads import PerTarget
@@ -287,8 +288,7 @@ class FitConfig:
 
     def trained(self, rows: Sizes | int) -> Sizes:
         """The sizes that this config trains on, of those that there are."""
-        sizes = Sizes.of(rows)
-        return sizes if self.takes_partial else Sizes.of(sizes.labelled)
+        return trained_sizes(self, rows)
 
     def resolve(self, rows: Sizes | int | None = None, kind: str | None = None) -> "FitConfig":
         """The same config with what the preset says for these data.

@@ -30,6 +30,8 @@ class Sizes(NamedTuple):
     """By the loss of a head: rows with exact targets."""
     encoder: int
     """By an objective that takes rows whose targets are missing or known in part, too."""
+    ranged: int = 0
+    """Of these, rows with an interval or a censored target, which may train a head, too."""
 
     @classmethod
     def of(cls, rows: "Sizes | int") -> "Sizes":

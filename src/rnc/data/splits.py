@@ -25,7 +25,7 @@ SPLITS = ("train", "val", "test")
 """Those that a run needs."""
 CALIBRATION = "calibration"
 PARTIAL = "partial"
-"""Training rows whose targets are missing or known in part: only an encoder by RnC sees them."""
+"""Training rows whose targets are missing or known in part: docs/labels.md says who sees them."""
 ALL_SPLITS = (*SPLITS, CALIBRATION, PARTIAL)
 
 FRACTIONS = (0.7, 0.1, 0.2)

@@ -103,7 +103,15 @@ class Table:
     def sizes(self) -> Sizes:
         """How many rows there are to train on: labelled ones, and those that an encoder may see."""
         labelled = len(self.rows("train"))
-        return Sizes(labelled, labelled + len(self.rows(PARTIAL)))
+        return Sizes(labelled, labelled + len(self.rows(PARTIAL)), len(self.ranged_rows))
+
+    @property
+    def ranged_rows(self) -> NDArray[np.int64]:
+        """Positions of the training rows with an interval or a censored target, ascending."""
+        if self.ends is None:
+            return np.flatnonzero(np.zeros(0))
+        rows = self.rows(PARTIAL)
+        return rows[np.isfinite(self.ends[rows]).any(axis=(1, 2))]
 
     @cached_property
     def digest(self) -> str:

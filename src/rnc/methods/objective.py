@@ -212,10 +212,11 @@ class HeadObjective(Objective):
         outputs: Tensor = self.head(features.flatten(0, 1))
         weights = labels.weights if self.weighted else labels.sample_weights
         columns = labels.targets.new_ones(n, 1) if weights is None else weights[:, None]
-        columns = repeat_views(torch.cat([labels.targets, columns], dim=1), v)
+        ends = [labels.targets] if labels.upper is None else [labels.targets, labels.upper]
+        columns = repeat_views(torch.cat([*ends, columns], dim=1), v)
         if self.gather:  # corn divides its loss by a count over the batch of all processes
             outputs, columns, _ = gather_rows(outputs.float(), columns)
-        losses = self.head.loss(outputs, columns[:, :-1])
+        losses = self.head.loss(outputs, *columns[:, :-1].chunk(len(ends), dim=1))
         return (losses if weights is None else losses * columns[:, -1]).mean().to(losses.dtype)
 
 

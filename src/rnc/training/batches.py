@@ -26,12 +26,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from rnc.augment import draw_views, eval_view, views_from
 from rnc.augment.configs import Augment
 from rnc.config import FitConfig, Switch
-from rnc.data.splits import PARTIAL
 from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
 from rnc.training.balance import drawn_rows
+from rnc.training.label_ends import ends_of
 
 RESIDENT_SHARE = 0.5
 """Share of a GPU's free memory that raw samples may take to live there."""
@@ -97,7 +97,7 @@ class Batches:
 
     The model augments and standardises them. `weights` (n,) is what each of them counts in the loss
     of a head, `sample_weights` (n,) the part of it that the data give, `shares` (n,) how often an
-    epoch has it, if not once. With `partial`, rows whose targets are known in part come after them.
+    epoch has it, if not once. With `rows` (n,), the samples are these, which may be known in part.
     """
 
     def __init__(
@@ -115,16 +115,14 @@ class Batches:
         weights: Tensor | None = None,
         sample_weights: Tensor | None = None,
         shares: Tensor | None = None,
-        partial: bool = False,
+        rows: NDArray[np.int64] | None = None,
     ) -> None:
         self.rows = table.rows("train")
         self.known_targets = torch.tensor(table.y[self.rows])  # on the host
         self.targets, self.upper = self.known_targets.to(device), None
-        if partial:
-            assert table.ends is not None
-            self.rows = np.concatenate([self.rows, table.rows(PARTIAL)])
-            ends = torch.tensor(table.ends[self.rows]).to(device)
-            self.targets, self.upper = ends[..., 0].contiguous(), ends[..., 1].contiguous()
+        if rows is not None:
+            self.rows, ends = rows, ends_of(table, rows)
+            self.targets, self.upper = (end.to(device) for end in ends)
         self.mixup, self.weights = mixup, None if weights is None else weights.to(device)
         self.sample_weights = None if sample_weights is None else sample_weights.to(device)
         self.model, self.device, self.shares = model, device, shares

@@ -56,7 +56,7 @@ def _of_scheme(
     assert config.head_epochs is not None
     assert config.batch_size is not None
     size, several = config.batch_size, max(1, config.contrast_views)
-    rows, drawn = sizes
+    rows, drawn, _ = sizes
     encoder = PlannedStage("encoder", config.epochs, drawn // size, drawn * several)
     size = labelled_batch_size(size, sizes)
     passes = max(1, config.head_views)

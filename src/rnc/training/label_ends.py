@@ -5,6 +5,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rnc.data.table import Table
+
+
+def ends_of(table: Table, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Lower and upper ends of the targets of some rows: (n, t) each, float64."""
+    assert table.ends is not None
+    lower, upper = torch.tensor(table.ends[rows]).unbind(dim=-1)
+    return lower.contiguous(), upper.contiguous()
+
 
 def exact_columns(lower: Tensor, upper: Tensor) -> list[NDArray[np.float64]]:
     """The exact ones of each target, from `lower` to `upper`: two times (n, t) -> t times (m,)."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rnc.config import FitConfig
+from rnc.config.partial_labels import exact_reason
 from rnc.config.sizes import labelled_batch_size
 from rnc.data.splits import PARTIAL
 from rnc.data.table import Table
@@ -35,33 +36,61 @@ def partial_batches(table: Table, model: Regressor, drawn: Tensor | None, **serv
     rows, partly = table.rows("train"), table.rows(PARTIAL)
     exact = torch.ones(len(rows), dtype=torch.float64) if drawn is None else drawn
     exact = exact / exact.sum() * max(len(rows), len(partly))
-    weight = None
-    if table.weight is not None:
-        weight = shares(torch.tensor(table.weight[np.concatenate([rows, partly])]))
     often = torch.cat([exact, torch.ones(len(partly), dtype=torch.float64)])
-    return Batches(table, model, sample_weights=weight, shares=often, partial=True, **served)
+    rows = np.concatenate([rows, partly])
+    weight = None if table.weight is None else shares(torch.tensor(table.weight[rows]))
+    return Batches(table, model, sample_weights=weight, shares=often, rows=rows, **served)
+
+
+def head_batches(
+    table: Table, model: Regressor, config: FitConfig, exact: Batches, **served: Any
+) -> Batches:
+    """Batches for the loss of a head: with intervals and censored targets, if it takes them.
+
+    Args:
+        table: the data.
+        model: as for `Batches`.
+        config: of the run.
+        exact: batches of the rows with exact targets.
+        served: further arguments of `Batches`.
+    """
+    partly = table.ranged_rows
+    if not len(partly) or exact_reason(config):
+        return exact
+    rows = np.concatenate([table.rows("train"), partly])
+    weight = None if table.weight is None else shares(torch.tensor(table.weight[rows]))
+    often = exact.shares
+    if often is not None:
+        often = torch.cat([often, torch.ones(len(partly), dtype=often.dtype)])
+    served |= {"weights": weight, "sample_weights": weight}
+    return Batches(table, model, shares=often, rows=rows, **served)
 
 
 def for_heads(config: FitConfig, table: Table) -> FitConfig:
-    """The config of stages by a head's loss, which see the labelled rows alone."""
+    """The config of stages by a head's loss, which see labelled rows alone, exact or in part."""
     assert config.batch_size is not None
     size = labelled_batch_size(config.batch_size, config.trained(table.sizes))
     return dataclasses.replace(config, batch_size=size)
 
 
 def unused_words(table: Table, config: FitConfig) -> list[str]:
-    """What a user should know where rows with targets known in part do not train anything."""
+    """What a user should know where rows with targets known in part do not train an encoder."""
     if not has_partial_rows(table) or config.takes_partial:
         return []
+    partly, ranged = int((table.split == PARTIAL).sum()), len(table.ranged_rows)
+    reason, what = exact_reason(config), "whose targets are missing or known in part"
+    if reason:
+        words = f"{partly} rows {what} are not used: {reason} needs exact targets."
+    elif config.uses_objective and config.scheme != "regularize":
+        words = f"{partly} rows {what} do not train the encoder: objective {config.objective} "
+        words += f"needs exact targets. {ranged} of them train the head."
+    elif partly > ranged:
+        words = f"{partly - ranged} rows without a target are not used: a head's loss needs one."
+    else:
+        return []
     able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.takes_partial)
-    what = f"objective {config.objective}" if config.uses_objective else "a head's loss"
-    if config.scheme == "regularize":
-        what = "scheme regularize"
-    return [
-        f"{(table.split == PARTIAL).sum()} rows whose targets are missing or known in part are not "
-        f"used: {what} needs exact targets. Scheme probe, finetune or auto with objective {able} "
-        "trains its encoder on them."
-    ]
+    advice = f"Scheme probe, finetune or auto with objective {able} trains its encoder on them."
+    return [f"{words} {advice}"]
 
 
 def check_partial(table: Table, config: FitConfig) -> None:

@@ -14,12 +14,8 @@ from torch import Tensor, nn
 from rnc.config import FitConfig, Keep
 from rnc.data.table import Table
 from rnc.heads import head_config
-from rnc.loss.anchor_weights import shares
-from rnc.loss.pairwise import circle_of
-from rnc.methods.lds_fds import lds_weights
 from rnc.methods.objective import HeadObjective, MethodSetup, Objective, PairLoss
 from rnc.model import Regressor, without_head
-from rnc.training.balance import balance_weights, chosen_oversample
 from rnc.training.batches import Batches, Mixup, seed_of
 from rnc.training.checkpoint import (
     CHECKPOINT_FOLDER,
@@ -31,9 +27,10 @@ from rnc.training.checkpoint import (
 )
 from rnc.training.loop import Stage, make_fabric, run_stage, stop_if_diverged
 from rnc.training.objectives import encoder_objective, for_optimizer, head_objective
-from rnc.training.partial_rows import for_heads, has_partial_rows, partial_batches
+from rnc.training.partial_rows import for_heads, has_partial_rows, head_batches, partial_batches
 from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
+from rnc.training.row_weights import row_shares, row_weights
 from rnc.training.speed import is_compiled, is_graphed
 from rnc.training.validation import Validation
 
@@ -76,7 +73,7 @@ class SchemeRunner:
         self.encoded: dict[str, Tensor] | None = None
         self.earlier: list[Record] = []
         """Of a finished stage that goes on."""
-        self.sample_weights, self.weights = _weights(config, table)
+        sample_weights, weights = row_weights(config, table)
         self._served: dict[str, Any] = {
             "device": self.fabric.device,
             "rank": self.fabric.global_rank,
@@ -90,10 +87,11 @@ class SchemeRunner:
             model,
             **self._served,
             mixup=Mixup.of(config) if config.c_mixup else None,
-            weights=self.weights,
-            sample_weights=self.sample_weights,
-            shares=_shares(config, table),
+            weights=weights,
+            sample_weights=sample_weights,
+            shares=row_shares(config, table),
         )
+        self.head_batches = head_batches(table, model, config, self.batches, **self._served)
         self.gather = self.fabric.world_size > 1
         self.validation = Validation(self.fabric, model, table, config.distance)
 
@@ -284,16 +282,17 @@ class SchemeRunner:
 
     def _end2end_stage(self, name: str) -> Iterator[Record]:
         stage = self._stage(name, epochs=self._epochs(name))
-        objective = head_objective(self.model, self.config, self._setup(stage))
-        return self._run(stage, objective, self.validation.model_error)
+        batches = self.head_batches
+        objective = head_objective(self.model, self.config, self._setup(stage, batches))
+        return self._run(stage, objective, self.validation.model_error, batches=batches)
 
     def _regularize_stage(self, name: str) -> Iterator[Record]:
-        stage = self._contrast_stage(name)
-        setup, term = self._setup(stage), self.config.objective_spec.term
+        stage, batches = self._contrast_stage(name), self.head_batches
+        setup, term = self._setup(stage, batches), self.config.objective_spec.term
         assert term is not None
         terms = [(self.config.rnc_weight, term(setup))]
         objective = head_objective(self.model, self.config, setup, terms)
-        return self._run(stage, objective, self.validation.model_error)
+        return self._run(stage, objective, self.validation.model_error, batches=batches)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
         """Train encoder and head together, at a tenth of the rate.
@@ -304,14 +303,15 @@ class SchemeRunner:
         start = None if self.earlier else self._solved_start(name)
         epochs = self._epochs(name)
         stage = self._stage(name, epochs=epochs, lr=self.by_head.rate(contrast=False) / 10)
-        objective = head_objective(self.model, self.config, self._setup(stage))
+        batches = self.head_batches
+        objective = head_objective(self.model, self.config, self._setup(stage, batches))
         keep, error = self.config.finetune_keep, self.validation.model_error
-        yield from self._run(stage, objective, error, start=start, keep=keep)
+        yield from self._run(stage, objective, error, start=start, keep=keep, batches=batches)
 
     def _solved_start(self, name: str) -> Record:
         """Solve the head; the record of epoch 0."""
         started = time.perf_counter()
-        found = self._solve(name, self.weights)
+        found = self._solve(name, self.head_batches.weights)
         error = self.validation.model_error()
         stop_if_diverged(error, name, 0, what="validation error")
         return _solved_record(name, 0, self._epochs(name), found._replace(error=error), started)
@@ -328,7 +328,8 @@ class SchemeRunner:
         assert config.head_lr is not None
         if config.head_solver == "exact":
             started = time.perf_counter()
-            found = self._solve(name, self.weights if weighted else self.sample_weights)
+            batches = self.head_batches
+            found = self._solve(name, batches.weights if weighted else batches.sample_weights)
             yield _solved_record(name, 1, 1, found, started)
             return
         stage = self._stage(
@@ -349,7 +350,7 @@ class SchemeRunner:
         validate = partial(self.validation.head_error, *self.validation.embedded(rows))
         self.model.encoder.eval()
         head = HeadObjective(nn.Identity(), self.model.head, weighted=weighted, gather=self.gather)
-        yield from self._run(stage, head, validate, frozen=True)
+        yield from self._run(stage, head, validate, frozen=True, batches=self.head_batches)
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
         with self.fabric.autocast():
@@ -358,7 +359,8 @@ class SchemeRunner:
 
     def _solve(self, name: str, weights: Tensor | None) -> HeadFit:
         PULSE.now = Step(name)
-        found = self.validation.solve_head(weights, self.config.balance)
+        rows = self.head_batches.rows
+        found = self.validation.solve_head(rows, weights, self.config.balance)
         stop_if_diverged(found.loss, name, 1)
         return found
 
@@ -377,24 +379,3 @@ def auto_epochs(epochs: int) -> int:
     (67, 1)
     """
     return math.ceil(AUTO_SHARE * epochs)
-
-
-def _weights(config: FitConfig, table: Table) -> tuple[Tensor | None, Tensor | None]:
-    """What each training row counts, with mean 1: as the data say, and in the loss of a head.
-
-    A head multiplies it by the weights of LDS.
-    """
-    rows = table.rows("train")
-    given = None if table.weight is None else shares(torch.tensor(table.weight[rows]))
-    if not config.lds:
-        return given, given
-    targets, original = torch.tensor(table.y[rows]), config.original
-    low, high, step = config.low, config.high, config.step
-    weights = lds_weights(targets, low=low, high=high, step=step, original=original)
-    return given, weights if given is None else shares(weights * given)
-
-
-def _shares(config: FitConfig, table: Table) -> Tensor | None:
-    """How often an epoch has each training row, if not once."""
-    exponent, targets = chosen_oversample(config, table), torch.tensor(table.y[table.rows("train")])
-    return balance_weights(targets, exponent, circle_of(config.distance)) if exponent else None

@@ -13,6 +13,7 @@ from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.metrics import Values, error_measure
 from rnc.model import Regressor
 from rnc.training.blocks import Blocks, Spilled, are_many
+from rnc.training.label_ends import ends_of
 from rnc.training.probe import HeadFit, measured, probe_error, solve_head
 from rnc.training.record import told
 
@@ -79,9 +80,9 @@ class Validation:
         features = torch.from_numpy(self.model.embed_prepared(self.table.x, rows=rows))
         return features.to(device), torch.tensor(self.table.y[rows], device=device)
 
-    def _blocks(self, split: str) -> tuple[Tensor | Blocks, Tensor]:
+    def _blocks(self, rows: NDArray[np.int64]) -> tuple[Tensor | Blocks, Tensor]:
         """What `embedded` returns for all rows; in a file if they are many."""
-        rows, d = self.table.rows(split), self.model.head.config.d
+        d = self.model.head.config.d
         if not are_many((len(rows), d), self.fabric.device):
             return self.embedded(rows)
         size = 256
@@ -89,17 +90,26 @@ class Validation:
         batches = told("features", batches, math.ceil(len(rows) / size))
         return Spilled.write(batches, (len(rows), d)), torch.tensor(self.table.y[rows])
 
-    def solve_head(self, weights: Tensor | None, balance: float | None) -> HeadFit:
-        """Solve the head on the encoder as it is; the arguments are those of `solve_head`."""
-        group = self.table.group
+    def solve_head(
+        self, rows: NDArray[np.int64], weights: Tensor | None, balance: float | None
+    ) -> HeadFit:
+        """Solve the head on the encoder as it is, for training rows whose weights (n,) these are.
+
+        The arguments are those of `solve_head`. Targets of rows may be known in part.
+        """
+        group, (features, targets), upper = self.table.group, self._blocks(rows), None
+        if targets.isnan().any():
+            targets, upper = (end.to(targets.device) for end in ends_of(self.table, rows))
         return solve_head(
             self.model.head,
-            *self._blocks("train"),
-            *self._blocks("val"),
+            features,
+            targets,
+            *self._blocks(self.table.rows("val")),
             measure=self.measure,
             weights=weights,
             balance=balance,
             period=self.period,
             val_weights=self.val_weights,
             val_groups=None if group is None else group[self.table.rows("val")],
+            upper=upper,
         )

@@ -1,0 +1,38 @@
+"""What a config trains on rows whose targets are missing or known in part: docs/labels.md."""
+
+from typing import TYPE_CHECKING
+
+from rnc.config.sizes import Sizes
+from rnc.heads.registry import HEADS
+
+if TYPE_CHECKING:
+    from rnc.config import FitConfig
+
+
+def exact_reason(config: "FitConfig") -> str:
+    """Why a head needs exact targets; "" where intervals teach it, too."""
+    head = HEADS[config.head]
+    reasons = {
+        f"head {config.head}": not (head.outputs_are_values or head.interval is not None),
+        f"label distance {config.label_distance}": config.label_distance not in ("l1", "l2"),
+        "c_mixup": config.c_mixup,
+        "lds": config.lds,
+        f"regularizer {config.regularizer}": config.regularizer_spec is not None,
+    }
+    if config.scheme == "regularize":  # the objective sees the rows of the head
+        reasons |= {
+            f"objective {config.objective}": not config.objective_spec.partial,
+            "queue": config.queue > 0,
+            "positives": config.positives is not None,
+        }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def trained_sizes(config: "FitConfig", rows: Sizes | int) -> Sizes:
+    """The sizes that a config trains on, of those that there are: for heads, and for encoders."""
+    exact, everyone, ranged = Sizes.of(rows)
+    heads = exact if exact_reason(config) else exact + ranged
+    if config.takes_partial:
+        return Sizes(heads, everyone)
+    has_encoder_stage = config.scheme in ("probe", "finetune", "auto")
+    return Sizes(heads, exact if has_encoder_stage else heads)
