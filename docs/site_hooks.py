@@ -24,7 +24,7 @@ PAGES = {
     "benchmarks/README.md": "benchmarks.md",
 }
 """Files of the repository that are pages of the site: path -> page."""
-PLACES = {page: path for path, page in PAGES.items() if path != "README.md"}
+PLACES = {page: path for path, page in PAGES.items()}
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml"}
 LINK = re.compile(r"(\]\()([^)\s#]+)?(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)(```+).*?^\1\2`*$", re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 TEXTS = [*PAGES, *ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md"]
-ELSEWHERE = {"changelog.md", "contributing.md", "security.md", "benchmarks.md"}
+ELSEWHERE = {"index.md", "changelog.md", "contributing.md", "security.md", "benchmarks.md"}
 """Pages that docs/site_hooks.py makes of files outside docs/."""
 
 

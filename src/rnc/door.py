@@ -53,7 +53,7 @@ def fit(
 
     Args:
         source: a file, the name of a dataset (with `root`), a DataFrame, or a Table.
-        config: how to train; by default FitConfig(), the paper's recipe.
+        config: how to train; by default FitConfig(), preset best.
         out: the run folder; must be new or empty unless it is resumed or overwritten.
         root: the folder of your copy, with a dataset's name.
         data: how a Table was read, for config.json, so that `rnc evaluate` can read it again.
