@@ -24,8 +24,8 @@ PAGES = [
 ]
 CODE, OTHER = ("python", "bash"), ("text", "bibtex")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"<!-- ((?:not )?run: .*?) -->\s*\Z", re.DOTALL)
-_PAGE_MARK = re.compile(r"\A<!-- ((?:not )?run: .*?) -->", re.DOTALL)
+_MARK = re.compile(r"<!-- ((?:not )?run: [^\n]*) -->\s*\Z")
+_PAGE_MARK = re.compile(r"\A<!-- ((?:not )?run: [^\n]*) -->")
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,10 @@ def write_files() -> None:
     ages.assign(years=ages["age"]).tail(30).to_csv("other.csv", index=False)
     photos(Path("photos"), 3)
     shutil.copytree("faces", "others")
+    people = pd.DataFrame({"cm": rng.normal(170, 9, 90), "kg": rng.normal(70, 9, 90)})
+    people["age"] = (people["cm"] - 130).round().astype(int).astype(str)
+    people.loc[60:, "age"] = [">90", "<5", "20-29", ""] * 7 + ["", ""]
+    people.to_csv("people.csv", index=False)
     x = rng.normal(size=(80, 2, 64)).astype(np.float32)
     np.savez("ecg.npz", x=x, y=x[:, 0].std(axis=1))
     dataset_copies.agedb(Path("data"))

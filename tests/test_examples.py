@@ -19,6 +19,12 @@ def test_every_script_has_a_test() -> None:
     assert scripts - site == {"own_loop.py", "order_a_batch.py", "draw_ranking.py"}
 
 
+def test_the_page_of_examples_runs_each_of_them() -> None:
+    page = (DOCS / "examples.md").read_text(encoding="utf-8")
+    named = re.findall(r"^python examples/(\w+\.py)$", page, flags=re.MULTILINE)
+    assert sorted(named) == sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
 def test_the_own_loop_learns_and_stays_short(capsys: pytest.CaptureFixture[str]) -> None:
     path = EXAMPLES / "own_loop.py"
     error = runpy.run_path(str(path))["main"]()
