@@ -20,6 +20,7 @@ from rnc.data.errors import DataError
 from rnc.data.formulas import check_calculated
 from rnc.data.names import check_names
 from rnc.data.numerals import Cells
+from rnc.data.shards import read_arrow, read_tar
 
 Reader = Callable[[Path, Cells], pd.DataFrame]
 
@@ -80,11 +81,11 @@ def _object(pairs: list[tuple[str, Any]], source: Path) -> dict[str, Any]:
 
 
 def _read_parquet(source: Path, cells: Cells) -> pd.DataFrame:
-    return _by_arrow(source, "Parquet", _parquet_file)
+    return _by_arrow(source, "Parquet", lambda file: read_arrow(file, _parquet_file))
 
 
 def _read_feather(source: Path, cells: Cells) -> pd.DataFrame:
-    return _by_arrow(source, "Arrow", _arrow_file)
+    return _by_arrow(source, "Arrow", lambda file: read_arrow(file, _arrow_file))
 
 
 def _parquet_file(source: Path) -> pd.DataFrame:
@@ -171,5 +172,6 @@ TABLE_READERS: dict[str, Reader] = {
     ".ndjson": _read_json,
     ".jsonl.gz": _read_json,
     ".xlsx": _read_excel,
+    ".tar": lambda source, cells: read_tar(source),
 }
 """How a file is read, by its suffix: the file, and how its cells are read."""

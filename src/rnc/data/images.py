@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from rnc.data.errors import DataError
+from rnc.data.packed import member_of, opened_picture
 
 # fmt: off
 IMAGE_SUFFIXES = frozenset((
@@ -44,7 +45,7 @@ Pixels = NDArray[np.uint8]
 
 def decode(file: Path, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
     """One image file as an upright square: (c, side, side)."""
-    with Image.open(file, formats=readable_formats()) as image:
+    with Image.open(opened_picture(file), formats=readable_formats()) as image:
         image.draft(None, (2 * side, 2 * side))  # large JPEGs: decode at a fraction of the size
         return square(image, side, channels, fit)
 
@@ -191,7 +192,7 @@ def _in_colours(image: Image.Image, mode: str) -> Image.Image:
 def _decode_or_reason(file: str, side: int, channels: int, fit: str) -> Pixels | str:
     path = Path(file)
     try:
-        if not path.is_file():
+        if member_of(file) is None and not path.is_file():
             return "no such file" if not path.exists() else "not a file"
         return decode(path, side, channels, fit)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -200,7 +201,8 @@ def _decode_or_reason(file: str, side: int, channels: int, fit: str) -> Pixels |
             "smaller copy"
         )
     except UnidentifiedImageError:
-        return "not an image" if path.stat().st_size else "an empty file"
+        is_empty = path.is_file() and not path.stat().st_size
+        return "an empty file" if is_empty else "not an image"
     except MemoryError:
         raise
     except Exception as error:  # what a broken file makes Pillow raise is not limited to a few

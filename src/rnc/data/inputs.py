@@ -16,6 +16,7 @@ from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.features import apply_features
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
+from rnc.data.packed import member_of
 from rnc.data.pictures import pixels_of, whole_pixels
 from rnc.data.splits import PARTIAL
 from rnc.data.stamps import copies, digests_of
@@ -144,6 +145,7 @@ class ImageRows:
         names = ["" if pd.isna(value) else str(value).strip() for value in values]
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
         files = [folder / name for name in names]
+        names = [name if (member := member_of(name)) is None else member.shown for name in names]
         return cls(place, names, files, frame.index.tolist(), identity)
 
     @classmethod

@@ -17,6 +17,7 @@ from PIL import Image, ImageFile
 from rnc.data import sources
 from rnc.data.errors import DataError
 from rnc.data.images import Pixels, decode, readable_formats, square, whole
+from rnc.data.packed import opened_picture
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """What the channels of an array are, by their number."""
@@ -80,7 +81,7 @@ def check_shape(x: Pixels, preprocessing: Mapping[str, Any], place: str) -> Pixe
 
 def whole_pixels(file: Path, preprocessing: Mapping[str, Any]) -> Pixels:
     """A file for a model that was trained on arrays, which is not scaled: (c, h, w)."""
-    with Image.open(file, formats=readable_formats()) as picture:
+    with Image.open(opened_picture(file), formats=readable_formats()) as picture:
         return _pixels_of_one(picture, preprocessing, 0, "the picture")
 
 

@@ -120,7 +120,7 @@ class InputReader:
     def paths(self, paths: Sequence[Path]) -> Inputs:
         """Files and folders in the order given; image files that follow each other at once."""
         parts: list[Inputs] = []
-        for is_data, some in groupby(paths, lambda path: sources.is_data_file(path)):
+        for is_data, some in groupby(paths, sources.holds_rows):
             files = list(some)
             if self.kind == "image" and not is_data:
                 parts.append(self._decoded(ImageRows.listed(files, relative=len(paths) == 1)))
@@ -135,7 +135,7 @@ class InputReader:
             inputs = self.archive(path)
         else:
             frame, columns = self.read_table(path)
-            inputs = self.frame(frame, str(path), path.parent, columns)
+            inputs = self.frame(frame, str(path), sources.folder_of(path), columns)
             if self.kind == "image":
                 return inputs
         names = inputs.names if is_alone else np.char.add(f"{path}:", inputs.names)

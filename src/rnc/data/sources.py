@@ -18,6 +18,8 @@ from rnc.data.formats import CSV_SUFFIXES, TABLE_READERS, suffix_of
 from rnc.data.images import IMAGE_SUFFIXES
 from rnc.data.names import check_names
 from rnc.data.numerals import BY_LOOK, Cells, read_decimals
+from rnc.data.packed import member_of
+from rnc.data.shards import is_data_folder, is_image_folder, read_folder
 
 TABLES = tuple(TABLE_READERS)
 ARRAYS = (".npz",)
@@ -26,14 +28,27 @@ _IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
 
 
 def is_data_file(source: str | Path) -> bool:
-    """Whether a source ends like a file that `read_table` reads."""
-    return suffix_of(Path(source)) in TABLES + ARRAYS
+    """Whether a source ends like a file that `read_table` reads, or is a folder of such."""
+    path = Path(source)
+    return is_data_folder(path) if path.is_dir() else suffix_of(path) in TABLES + ARRAYS
+
+
+def holds_rows(source: Path) -> bool:
+    """Whether new data are rows of a file or of shards, and not a folder of image files."""
+    return is_data_file(source) and not is_image_folder(source)
+
+
+def folder_of(source: Path) -> Path:
+    """What the names of files in a source are relative to."""
+    return source if source.is_dir() else source.parent
 
 
 def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
     """The source, if it is a file of a known type."""
     if not source.exists():
         raise DataError(f"{source} does not exist. Check the path.")
+    if source.is_dir() and ".tar" in known and is_data_folder(source):
+        return source
     if suffix_of(source) not in known or source.is_dir():
         what = "a folder" if source.is_dir() else f"of type {suffix_of(source) or 'unknown'!r}"
         raise DataError(f"{source} is {what}; expected a file of type {', '.join(known)}.")
@@ -48,7 +63,9 @@ def read_frame(source: Path, cells: Cells = BY_LOOK, *, progress: bool = False) 
     can be read in no other way. With `progress`, a large one has a bar.
     """
     check_decimal(cells.decimal)
-    if suffix_of(source) in CSV_SUFFIXES:
+    if source.is_dir():
+        frame = read_folder(source, lambda file: TABLE_READERS[suffix_of(file)](file, cells))
+    elif suffix_of(source) in CSV_SUFFIXES:
         frame = read_csv(source, cells, progress=progress)
     else:
         frame = TABLE_READERS[suffix_of(source)](source, cells)
@@ -101,7 +118,8 @@ def looks_like_files(values: pd.Series) -> bool:
     """Whether the first values end like the names of image files."""
     first = values.head(100).dropna().tolist()
     return bool(first) and all(
-        isinstance(value, str) and Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES
+        isinstance(value, str)
+        and (Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES or member_of(value) is not None)
         for value in first
     )
 

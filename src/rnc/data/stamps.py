@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rnc.data.images import reader_threads
+from rnc.data.packed import member_bytes, member_of
 
 _COARSE = 2 * 10**9  # nanoseconds: a file may change again within a tick of its clock
 
@@ -69,8 +70,10 @@ def _status(file: Path) -> Stamp:
     # This runs for every file at every start; pathlib takes several times as long.
     path = os.path.abspath(file)  # noqa: PTH100
     with suppress(OSError, ValueError):
-        status = os.stat(path)  # noqa: PTH116
-        if stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK):
+        member = member_of(path)
+        place = path if member is None else member.pack
+        status = os.stat(place)  # noqa: PTH116
+        if stat.S_ISREG(status.st_mode) and os.access(place, os.R_OK):
             is_new = abs(time.time_ns() - status.st_ctime_ns) < _COARSE
             ctime = -1 if is_new else status.st_ctime_ns
             return Stamp(path, status.st_size, status.st_mtime_ns, ctime)
@@ -78,6 +81,9 @@ def _status(file: Path) -> Stamp:
 
 
 def _digest(file: str | Path) -> str:
+    with suppress(OSError, ValueError):
+        if (member := member_of(str(file))) is not None:
+            return hashlib.blake2b(member_bytes(member), digest_size=16).hexdigest()
     with suppress(OSError, ValueError), Path(file).open("rb") as content:
         return hashlib.file_digest(content, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
     return ""

@@ -50,14 +50,14 @@ def stream_inputs(
     paths: Sequence[Path], reader: InputReader, *, whole: bool = False
 ) -> Iterator[Piece]:
     """The rows of files in pieces of whole batches; the last piece has the notes."""
-    files = [sources.is_data_file(path) for path in paths]
+    files = [sources.holds_rows(path) for path in paths]
     path = paths[0]
     if reader.kind == "image" and not any(files):
         rows = ImageRows.listed(paths, relative=len(paths) == 1)
         pieces = _images(rows, pd.DataFrame(index=range(len(rows.files))), reader)
     elif whole or len(paths) > 1:
         pieces = _cut(reader.paths(paths))
-    elif reader.kind == "image" and files[0] and suffix_of(path) in sources.TABLES:
+    elif reader.kind == "image" and files[0] and suffix_of(path) not in sources.ARRAYS:
         pieces = _image_table(path, reader)
     elif reader.kind == "table" and suffix_of(path) in CSV_SUFFIXES and path.is_file():
         pieces = _csv(path, reader)
@@ -97,7 +97,7 @@ def _part(inputs: Inputs, start: int, stop: int, *, is_last: bool) -> Inputs:
 def _image_table(path: Path, reader: InputReader) -> Iterator[Piece]:
     """The images that a table names; the table itself is small beside them."""
     frame, columns = reader.read_table(sources.existing(path, sources.TABLES))
-    rows, used = reader.image_rows(frame, str(path), path.parent)
+    rows, used = reader.image_rows(frame, str(path), sources.folder_of(path))
     return _images(rows, columns.drop(columns=used).reset_index(drop=True), reader)
 
 

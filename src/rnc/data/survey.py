@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from rnc.data.images import readable_formats, reader_threads
+from rnc.data.packed import opened_picture
 
 _SURVEYED = 1000  # headers that stand for all
 _NOTABLE = 0.1  # share of the area, and of the files, below which a cut needs no word
@@ -63,7 +64,7 @@ class _Header(NamedTuple):
 
 def _header(file: Path) -> _Header | None:
     try:
-        with Image.open(file, formats=readable_formats()) as image:
+        with Image.open(opened_picture(file), formats=readable_formats()) as image:
             return _Header(image.mode, image.size)
     except Exception:  # what a broken file makes Pillow raise is not limited to a few
         return None

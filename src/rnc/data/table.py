@@ -31,6 +31,7 @@ from rnc.data.numerals import check_disguised
 from rnc.data.opened import OpenedData, columns_frame, open_data
 from rnc.data.originals import gap_cells, kept_originals
 from rnc.data.partial_labels import read_partial_labels
+from rnc.data.shards import names_pictures
 from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled
 from rnc.data.unseen import unseen_categories
 
@@ -212,8 +213,8 @@ def read_table(
         split_column = "none"
     asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns), weight_column)
     roles = find_columns(frame, asked, place, arrays=x is not None)
-    if x is None and _names_images(images, image_column, preprocessing):
-        folder = path.parent if images is None else Path(images)
+    if x is None and _names_images(images, image_column, preprocessing, path, frame):
+        folder = sources.folder_of(path) if images is None else Path(images)
         x = ImageRows.of(frame, image_column, roles.reserved(), folder, place)
     left_out, asked_for = None, (feature_columns, exclude_columns)
     if preprocessing is not None:  # a fitted model has chosen its columns already
@@ -372,10 +373,15 @@ def _prepared(
 
 
 def _names_images(
-    images: str | Path | None, image_column: str, preprocessing: dict[str, Any] | None
+    images: str | Path | None,
+    image_column: str,
+    preprocessing: dict[str, Any] | None,
+    path: Path,
+    frame: pd.DataFrame,
 ) -> bool:
-    """Whether the rows of a table name image files: asked for, or needed by the fitted model."""
+    """Whether rows name images: asked for, needed by the fitted model, or a data set of images."""
     asked = images is not None or image_column != "auto"
+    asked = asked or names_pictures(path, frame)
     if preprocessing is None:
         return asked
     if asked and "columns" in preprocessing:

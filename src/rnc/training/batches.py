@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from rnc.model import Regressor
 from rnc.training.balance import drawn_rows
 from rnc.training.label_ends import ends_of
 
+_COPY_BYTES = 2**27  # that go to the device at once
 RESIDENT_SHARE = 0.5
 """Share of a GPU's free memory that raw samples may take to live there."""
 ENCODED_TOGETHER = 1024
@@ -133,7 +134,7 @@ class Batches:
         if device.type == "cuda" and resident != "off":
             needed = table.x[:1].nbytes * len(self.rows)
             if resident == "on" or needed < RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]:
-                self.resident = torch.tensor(table.x[self.rows], device=device)
+                self.resident = _on_device(table.x, self.rows, device)
         self._views: Callable[[Tensor, Augment, Tensor], Tensor] = (
             _channels_last_views if channels_last else views_from
         )
@@ -326,6 +327,17 @@ def _channels_last_views(raw: Tensor, augment: Augment, draws: Tensor) -> Tensor
     views = views_from(raw, augment, draws)
     images = views.flatten(0, 1).contiguous(memory_format=torch.channels_last)
     return images.view(*views.shape[:2], *images.shape[1:])
+
+
+def _on_device(x: NDArray[Any], rows: NDArray[np.int64], device: torch.device) -> Tensor:
+    """Rows on the device, without a copy of all of them on the host."""
+    first = torch.from_numpy(x[rows[:1]])
+    found = torch.empty((len(rows), *x.shape[1:]), dtype=first.dtype, device=device)
+    step = max(1, _COPY_BYTES // max(1, first.nbytes))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        found[start : start + len(part)].copy_(torch.from_numpy(x[part]))
+    return found
 
 
 def _generator(*key: int | str) -> torch.Generator:
