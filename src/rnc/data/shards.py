@@ -28,10 +28,9 @@ from rnc.data.splits import split_word
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _SHARDS = (".tar", ".parquet", ".arrow")
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"II*\0", b"MM\0*", b"BM")
-PICTURES = "picture"
-"""The column of pictures of tar shards."""
+_PICTURE = "picture"  # the column of tar shards
 
-Reader = Callable[[Path], pd.DataFrame]
+FileReader = Callable[[Path], pd.DataFrame]
 
 
 def is_data_folder(folder: Path) -> bool:
@@ -72,7 +71,7 @@ def _is_open_folder(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(".")
 
 
-def read_folder(folder: Path, read: Reader) -> pd.DataFrame:
+def read_folder(folder: Path, read: FileReader) -> pd.DataFrame:
     """All rows of a folder; names of files and pictures are relative to it."""
     tables = _tables(folder)
     files = tables or _packs(folder)
@@ -128,7 +127,7 @@ def picture_columns(frame: pd.DataFrame) -> list[str]:
 # --------------------------------------------------------------------- columns of pictures
 
 
-def read_arrow(source: Path, plain: Reader) -> pd.DataFrame:
+def read_arrow(source: Path, plain: FileReader) -> pd.DataFrame:
     """A Parquet or Arrow file; `plain` reads one without pictures inside."""
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -200,7 +199,7 @@ def read_tar(source: Path) -> pd.DataFrame:
         ) from error
     if not samples:
         raise DataError(f"{source} holds no samples.")
-    lacking = [key for key, row in samples.items() if PICTURES not in row]
+    lacking = [key for key, row in samples.items() if _PICTURE not in row]
     if lacking:
         raise DataError(
             f"{source}: {len(lacking)} of {len(samples)} samples have no picture "
@@ -220,9 +219,9 @@ def _take(
     key = f"{folder}/{stem}" if folder else stem
     row = samples.setdefault(key, {"key": key})
     if f".{suffix.lower().rpartition('.')[2]}" in IMAGE_SUFFIXES:
-        if PICTURES in row:
+        if _PICTURE in row:
             raise DataError(f"{source}: sample {key} has two pictures; expected one.")
-        row[PICTURES] = in_tar(source.name, info.offset_data, info.size, info.name)
+        row[_PICTURE] = in_tar(source.name, info.offset_data, info.size, info.name)
         return
     content = archive.extractfile(info)
     assert content is not None
@@ -249,7 +248,7 @@ def _columns(suffix: str, content: bytes, place: str) -> Iterable[tuple[str, Any
 
 def _numbers_of_texts(values: pd.Series) -> pd.Series:
     """A column of numbers where all texts are numbers, as in .cls files."""
-    if values.dtype.kind != "O" or values.name == PICTURES:
+    if values.dtype.kind != "O" or values.name == _PICTURE:
         return values
     try:
         return pd.to_numeric(values)
