@@ -28,6 +28,9 @@ PLACES = {page: path for path, page in PAGES.items()}
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml"}
 LINK = re.compile(r"(\]\()([^)\s#]+)?(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)(```+).*?^\1\2`*$", re.MULTILINE | re.DOTALL)
+INLINE_CODE, FLAG = re.compile(r"<code>[^<]*</code>"), re.compile(r"--?[a-z][\w-]*")
+NAMED_AS_FILE = re.compile(r"\[([\w-]+)\.md\]\((?=[\w./-]+\.md)")
+FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?:[^\" >]*)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -48,6 +51,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Keep a flag such as --preset on one line."""
+
+    def kept(code: re.Match[str]) -> str:
+        return FLAG.sub(r'<span class="flag">\g<0></span>', code[0])
+
+    return INLINE_CODE.sub(kept, html)
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links that hold in the repository into links that hold in the site."""
 
@@ -61,7 +73,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     if page.file.src_uri.startswith("source/"):
         return markdown
-    return outside_of_code(lambda text: LINK.sub(turned, text), markdown)
+
+    def changed(text: str) -> str:
+        return LINK.sub(turned, NAMED_AS_FILE.sub(r"[\1](", text))
+
+    return outside_of_code(changed, markdown)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuse what a reader's browser would fetch from elsewhere."""
+    fetched = FETCHED.findall(output)
+    if fetched:
+        raise PluginError(f"{page.file.src_uri} fetches {fetched[0]}: the site must do without.")
+    return output
 
 
 def outside_of_code(change: Callable[[str], str], markdown: str) -> str:

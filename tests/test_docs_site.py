@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import runpy
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
@@ -119,8 +120,43 @@ def test_the_reference_has_every_public_name() -> None:
     assert not missing, f"add `::: NAME` to a page of docs/reference for {sorted(missing)}"
 
 
+@pytest.mark.parametrize(
+    ("page", "link", "uri"),
+    [
+        ("index.md", "docs/photos.md", "photos.md"),
+        ("index.md", "docs/images/report-angle.png", "images/report-angle.png"),
+        ("security.md", "docs/limitations.md", "limitations.md"),
+        ("benchmarks.md", "../docs/results.md", "results.md"),
+        ("photos.md", "../CHANGELOG.md", "changelog.md"),
+        ("theory.md", "../src/rnc/loss/loss.py", "source/src/rnc/loss/loss.py.md"),
+        ("theory.md", "../src/rnc/loss/kernels", "source/src/rnc/loss/kernels.md"),
+        ("results.md", "../benchmarks/results/tables.csv", "source/benchmarks/results/tables.csv"),
+        ("reference/loss.md", "../theory.md", "theory.md"),
+    ],
+)
+def test_a_link_of_the_repository_is_one_of_the_site(page: str, link: str, uri: str) -> None:
+    hooks = runpy.run_path(str(DOCS / "site_hooks.py"))
+    assert hooks["site_uri"](hooks["repository_path"](link, page)) == uri
+
+
+def test_what_is_in_code_is_left_alone() -> None:
+    hooks = runpy.run_path(str(DOCS / "site_hooks.py"))
+    text = "a\n```bash\na\n```\na"
+    assert hooks["outside_of_code"](str.upper, text) == "A\n```bash\na\n```\nA"
+
+
+def test_examples_and_columns_of_docstrings_are_blocks() -> None:
+    fenced = runpy.run_path(str(DOCS / "site_docstrings.py"))["fenced"]
+    assert fenced("One.\n\n>>> 1\n1\n\nTwo.") == "One.\n\n```pycon\n>>> 1\n1\n```\n\nTwo."
+    assert fenced("a.py   one\nb.py   two") == "```text\na.py   one\nb.py   two\n```"
+    assert fenced("Plain text,\nin two lines.") == "Plain text,\nin two lines."
+
+
 def test_the_site_fetches_nothing() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in config
     assert "://" not in config
+    fetched = runpy.run_path(str(DOCS / "site_hooks.py"))["FETCHED"]
+    assert fetched.findall('<script src="https://a.b/c.js"></script><a href="https://d.e">')
+    assert not fetched.findall('<a href="https://d.e"><img src="images/a.png">')
     assert "://" not in (DOCS / "site.css").read_text(encoding="utf-8")
