@@ -12,7 +12,7 @@ LAYERS = [
     ["config"],
     ["data", "model"],
     ["training"],
-    ["analyses", "run"],
+    ["analyses", "run", "trackers"],
     ["experiments", "report", "search", "serve"],
     ["__main__", "cli", "door", "estimator", "estimator_rows"],
 ]

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from rnc.report import write_report
 from rnc.run import fit as run_fit
 from rnc.run.folder import RunFolder
 from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
+from rnc.trackers.registry import check_trackers
 from rnc.training.partial_rows import unused_words
 from rnc.training.record import ShowRecord
 
@@ -45,6 +46,7 @@ def fit(
     encoder_from: Path | str | None = None,
     objective: str | PairLoss | None = None,
     show: ShowRecord = lambda record: None,
+    track: str | Sequence[str] = (),
     **options: Any,
 ) -> RunFolder:
     """Train on labelled data, evaluate, and return the finished run folder, as `rnc fit` does.
@@ -65,11 +67,14 @@ def fit(
         objective: a name, or a function: features (n, v, d) and targets (n, t), of all processes,
             -> the number to minimise.
         show: takes the record of every epoch.
+        track: trackers that get the records, too: tensorboard, mlflow, wandb (docs/trackers.md).
         options: every other flag of `rnc fit`, by its name: fields of FitConfig, as preset="quick",
             and of DataSource, as target="price".
     """
     if out is None:
         raise ValueError("rnc.fit needs out=, the folder for the run, such as out='runs/houses'.")
+    track = (track,) if isinstance(track, str) else tuple(track)
+    check_trackers(track)
     out, taken = Path(out), None if encoder_from is None else Path(encoder_from)
     for key, value in (("encoder", encoder), ("objective", objective)):
         options |= {key: value} if isinstance(value, str) else {}
@@ -98,6 +103,7 @@ def fit(
         encoder_from=taken,
         objective=objective if callable(objective) else None,
         show=show,
+        track=track,
     )
     write_report([out])
     return run

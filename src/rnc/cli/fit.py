@@ -8,9 +8,18 @@ import typer
 from rich.table import Table as RichTable
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import Seeds, take, typed_fields
+from rnc.cli.flags import Seeds, Track, take, typed_fields
 from rnc.cli.life import say_cost, training_bar
-from rnc.cli.terminal import GOES_ON, console, friendly, print_finished, stdout, tell, typed_command
+from rnc.cli.terminal import (
+    GOES_ON,
+    console,
+    friendly,
+    print_finished,
+    say_tracker,
+    stdout,
+    tell,
+    typed_command,
+)
 
 
 def demo(
@@ -50,6 +59,7 @@ def fit(
     resume: Annotated[bool, "continue the run in --out"] = False,
     overwrite: Annotated[bool, "replace the run in --out"] = False,
     encoder_from: Annotated[Path | None, "take this run's encoder for another head or data"] = None,
+    track: Track = None,
     **options: Any,
 ) -> None:
     """Train a regressor on a table, signals or images, evaluate it and write a report.
@@ -69,10 +79,13 @@ def fit(
     from rnc.loss.distributed import is_first_process
     from rnc.run.fit import fit_run
     from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
+    from rnc.trackers.records import tracked
+    from rnc.trackers.registry import check_trackers
     from rnc.training.advice import data_warnings
     from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with: rnc resume {out}", run=out):
+        check_trackers(track or ())
         config, flags = take(options, FitConfig), take(options, DataFlags)
         given = [*typed_fields(context, config), *typed_fields(context, flags)]
         if encoder_from is not None:
@@ -102,7 +115,7 @@ def fit(
             encoder_from=encoder_from,
         )
         with training_bar(say_cost=partial(say_cost, stages, config, table.kind)) as show:
-            for record in runs:
+            for record in tracked(runs, out, track or (), resume=resume, say=say_tracker):
                 show(record)
         if is_first_process():
             print_finished(out)

@@ -26,7 +26,7 @@ _LISTED = {
     "Augmentation": """views crop crop_scale erase flip color grayscale augment_options
         test_views""",
     "Speed": "precision compile cuda_graphs resident channels_last",
-    "Output": "resume overwrite",
+    "Output": "resume overwrite track",
 }
 PANELS = {panel: names.split() for panel, names in _LISTED.items()}
 """Where and in which order the help shows flags, by the names of their fields; "" comes first."""
@@ -36,6 +36,7 @@ Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)
 Run = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Images = Annotated[Path | None, "folder that image file names are relative to"]
 Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different seeds")]
+Track = Annotated[list[str] | None, "write to tensorboard, mlflow or wandb, too"]
 SkipBad = Annotated[bool, "leave out broken images"]
 Fields = TypeVar("Fields")
 

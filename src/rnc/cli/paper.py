@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import DATA_FILES, Seeds, take, typed_values
+from rnc.cli.flags import DATA_FILES, Seeds, Track, take, typed_values
 from rnc.cli.life import training_bar
 from rnc.cli.terminal import GOES_ON, console, friendly, stdout, typed_command
 
@@ -33,6 +33,7 @@ def compare(
     method: Annotated[list[str] | None, "train only this method; may repeat"] = None,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
+    track: Track = None,
     **options: Any,
 ) -> None:
     """Train every method of the paper on the same data, and print its Table 3.
@@ -51,8 +52,10 @@ def compare(
     from rnc.experiments.comparison import NAME, compare, methods_named
     from rnc.experiments.plan import without_line_fields
     from rnc.experiments.write import table
+    from rnc.trackers.registry import check_trackers
 
     with friendly(GOES_ON), training_bar(stays=False) as show:
+        check_trackers(track or ())
         methods = methods_named(method or ())  # before data are read, which may take long
         fit = _fit_fields(context, {**options, "preset": preset})
         config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
@@ -66,6 +69,7 @@ def compare(
             end2end_lr=end2end_lr,
             command=typed_command(),
             show=show,
+            track=track or (),
             say=partial(print, flush=True),
         )
     stdout().print("\n".join(table(rows, grouped=True)))
@@ -120,6 +124,7 @@ def reproduce(
     finished: Annotated[bool, "train nothing: the table of what is finished"] = False,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
+    track: Track = None,
     **options: Any,
 ) -> None:
     """Train what a table or figure of the paper needs; ours beside the published numbers.
@@ -137,8 +142,10 @@ def reproduce(
     from rnc.config import FitConfig
     from rnc.experiments.paper import reproduce, result_names
     from rnc.experiments.plan import without_line_fields
+    from rnc.trackers.registry import check_trackers
 
     with friendly(GOES_ON), training_bar(stays=False) as show:
+        check_trackers(track or ())
         result_names(name)  # before data are read, which may take long
         fit = _fit_fields(context, {**options, "preset": preset})
         config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
@@ -164,6 +171,7 @@ def reproduce(
             map_method=map_method,
             command=typed_command(),
             show=show,
+            track=track or (),
             say=partial(print, flush=True),
         )
 

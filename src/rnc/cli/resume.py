@@ -6,7 +6,7 @@ from typing import Annotated
 
 from rnc.cli.flags import Folder
 from rnc.cli.life import say_cost, training_bar
-from rnc.cli.terminal import friendly, print_finished, tell
+from rnc.cli.terminal import friendly, print_finished, say_tracker, tell
 
 
 def resume(
@@ -45,7 +45,7 @@ def resume(
             tell(f"To train in all: {stage_words(stages)}.")
             say = partial(say_cost, stages, config, kind)
         with training_bar(say_cost=say) as show:
-            for record in resume_run(run, epochs=epochs, head_epochs=head_epochs):
+            for record in resume_run(run, epochs=epochs, head_epochs=head_epochs, say=say_tracker):
                 show(record)
         if is_first_process():
             print_finished(run)

@@ -41,6 +41,11 @@ def tell(text: str, style: str | None = None) -> None:
     console.print(on_one_line(text), highlight=False, soft_wrap=True, style=style)
 
 
+def say_tracker(text: str) -> None:
+    """A line about a tracker that failed."""
+    tell(f"Note: {text}", style="yellow")
+
+
 def typed_command() -> str:
     """The command line of this process, as a user would type it."""
     return " ".join(["rnc", *sys.argv[1:]])

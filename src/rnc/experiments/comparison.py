@@ -101,6 +101,7 @@ def compare(
     end2end_lr: float | None = None,
     command: str = "",
     show: ShowRecord = lambda record: None,
+    track: Sequence[str] = (),
     say: Say = print,
 ) -> list[Row]:
     """The rows of a comparison; a method that learns a representation is probed and fine-tuned.
@@ -119,6 +120,7 @@ def compare(
         end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
+        track: names of trackers that get the records of each run, too.
         say: takes lines of text.
     """
     chosen = chosen_data(data)
@@ -135,7 +137,7 @@ def compare(
         fitting = _weighing(fitting, setting, say)
     plan = comparison_plan(setting, fitting)
     check_line_fields(plan, given)
-    store = Store(Path(out), chosen.source, command)
+    store = Store(Path(out), chosen.source, command, track=track)
     return run_plan(NAME, plan, setting, store, show=show, say=say)
 
 

@@ -48,6 +48,7 @@ def reproduce(
     map_method: str | None = None,
     command: str = "",
     show: ShowRecord = lambda record: None,
+    track: Sequence[str] = (),
     say: Say = print,
 ) -> list[Row]:
     """The rows of a result of the paper, from runs below `out`, of which only missing ones train.
@@ -75,6 +76,7 @@ def reproduce(
             is installed.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
+        track: names of trackers that get the records of each run, too.
         say: takes lines of text: cost, progress, the table.
 
     >>> reproduce("mian", "digits", "out")
@@ -91,7 +93,7 @@ you mean 'main'?
     if name in OWN_PRESETS and "preset" in (fit or {}):
         raise ValueError(f"The lines of {name} have presets of their own: leave out --preset.")
     given = dict(fit or {}) | ({} if epochs is None else {"epochs": epochs})
-    store = Store(Path(out), chosen.source, command)
+    store = Store(Path(out), chosen.source, command, track=track)
     rows: list[Row] = []
     for one in names:
         by = "best" if one in OWN_PRESETS else preset

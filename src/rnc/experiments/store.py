@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
 from rnc.run.parts import read_object
+from rnc.trackers.records import tracked
+from rnc.trackers.registry import check_trackers
 from rnc.training.checkpoint import ENCODER_FILE, read_stage
 from rnc.training.recipes import build_regressor, train_encoder
 from rnc.training.record import Record, ShowRecord
@@ -154,6 +156,7 @@ class Store:
         source: how the data were read, for config.json of the runs.
         command: what the user typed, for their reports.
         known: finished runs in other folders, by their keys.
+        track: names of trackers that get the records of each run.
     """
 
     def __init__(
@@ -162,8 +165,11 @@ class Store:
         source: DataSource | None = None,
         command: str = "",
         known: Mapping[str, Path] | None = None,
+        track: Sequence[str] = (),
     ) -> None:
+        check_trackers(track)
         self.out, self.source, self.command = out, source, command
+        self.track = tuple(track)
         self.known = dict(known or {})
         self.begun: set[Path] = set()
 
@@ -201,6 +207,7 @@ class Store:
 
     def _train(self, run: PlannedRun, folder: Path, show: ShowRecord, name: str | None) -> None:
         weights, records = self._first_stage(run, show)
+        resumed = RunFolder(folder).exists
         epochs = fit_run(
             run.table,
             run.config,
@@ -208,13 +215,13 @@ class Store:
             data=self.source,
             command=self.command,
             name=name,
-            resume=RunFolder(folder).exists,
+            resume=resumed,
             encoder_weights=weights,
             encoder_records=records,
             objective=None if run.own is None else run.own.loss,
             boosting=False,  # it would be the same for every run of a plan
         )
-        for record in epochs:
+        for record in tracked(epochs, folder, self.track, resume=resumed, earlier=records):
             show(record)
 
     def delete(self, run: PlannedRun, *, encoder: bool) -> None:

@@ -34,6 +34,8 @@ from rnc.run.reference import reference_of
 from rnc.run.resume import as_started, check_same_data, filled_in
 from rnc.run.start import check_before_data as check_before_data
 from rnc.run.start import check_evaluation, prepare_folder, read_encoder, same_source
+from rnc.trackers.records import SayTracker, log_tracker, tracked
+from rnc.trackers.registry import check_trackers
 from rnc.training.balance import chosen_oversample
 from rnc.training.checkpoint import ENCODER_FILE
 from rnc.training.recipes import build_regressor, check_training, train
@@ -53,6 +55,7 @@ def fit(
     encoder_from: Path | None = None,
     objective: PairLoss | None = None,
     show: ShowRecord = lambda record: None,
+    track: Sequence[str] = (),
 ) -> RunFolder:
     """Train on a table, evaluate, and return the finished run folder.
 
@@ -69,8 +72,10 @@ def fit(
         objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
             (n, t), of all processes, -> the number to minimise.
         show: takes the record of every epoch.
+        track: names of trackers that get the records, too.
     """
-    for record in fit_run(
+    check_trackers(track)
+    records = fit_run(
         table,
         config,
         Path(out),
@@ -81,7 +86,8 @@ def fit(
         encoder=encoder,
         encoder_from=encoder_from,
         objective=objective,
-    ):
+    )
+    for record in tracked(records, Path(out), track, resume=resume):
         show(record)
     return RunFolder(Path(out), table, encoder)
 
@@ -186,17 +192,23 @@ def _begin(
 
 
 def resume_run(
-    folder: Path | str, *, epochs: int | None = None, head_epochs: int | None = None
+    folder: Path | str,
+    *,
+    epochs: int | None = None,
+    head_epochs: int | None = None,
+    say: SayTracker = log_tracker,
 ) -> Iterator[Record]:
     """Go on with a run of `rnc fit` from its folder alone: one Record per epoch.
 
-    Epochs that were trained before are yielded, too. A run with more `epochs` than it had goes on
-    from its last checkpoint: the learning rate follows the cosine of the new length from there on.
+    Epochs that were trained before are yielded, too; trackers that the run had get the others. A
+    run with more `epochs` than it had goes on from its last checkpoint: the learning rate follows
+    the cosine of the new length from there on.
 
     Args:
         folder: the run, finished or not.
         epochs: of the encoder, or of end-to-end training, in all; by default as many as before.
         head_epochs: of fine-tuning, or of a head that is trained by steps; likewise.
+        say: takes a line of text about a tracker that fails.
     """
     run = RunFolder(Path(folder))
     config, content = run.fit, read_config(run.path, complete=True)
@@ -210,7 +222,7 @@ def resume_run(
     if head_epochs is not None:
         config = replace(config, head_epochs=head_epochs)
     check_before_data(config, run.path, resume=True)
-    yield from fit_run(
+    records = fit_run(
         run.read_table(),
         config,
         run.path,
@@ -219,6 +231,7 @@ def resume_run(
         name=content.get("name"),
         resume=True,
     )
+    yield from tracked(records, run.path, resume=True, say=say)
 
 
 def _training_scores(records: Sequence[Record], config: FitConfig, table: Table) -> dict[str, Any]:

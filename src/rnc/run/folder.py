@@ -13,6 +13,7 @@
     predictions.csv     see `rnc.run.predictions`
     worst_inputs.csv    of a table: row in predictions.csv and features of the worst errors
     scores.json         see `rnc.run.evaluate`; written last, so a run that has it is finished
+    trackers.json       which trackers took which records; tensorboard/, wandb/: their files
     analyses/           NAME.json and, where it has arrays, NAME.safetensors
     report.html
 
@@ -76,6 +77,7 @@ WORST_INPUTS_FILE = "worst_inputs.csv"
 TRAIN_TARGETS_FILE = "train_targets.safetensors"
 SKIPPED_FILE = "skipped.csv"
 REPORT_FILE = "report.html"
+TRACKERS_FILE = "trackers.json"
 ANALYSES_FOLDER = "analyses"
 
 RUN_FILES = (
@@ -92,8 +94,9 @@ RUN_FILES = (
     TRAIN_TARGETS_FILE,
     SKIPPED_FILE,
     REPORT_FILE,
+    TRACKERS_FILE,
 )
-RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER)
+RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER, "tensorboard")
 
 Part = TypeVar("Part")
 
