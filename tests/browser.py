@@ -83,7 +83,8 @@ class Browser:
         tab.resize(width, height, phone=phone)
         tab.prefer("dark" if dark else "light")
         tab.events.clear()
-        tab.call("Page.navigate", url=path.resolve().as_uri())
+        address = path if isinstance(path, str) else path.resolve().as_uri()
+        tab.call("Page.navigate", url=address)
         tab.wait("document.readyState === 'complete'")
         return tab
 

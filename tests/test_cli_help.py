@@ -20,6 +20,8 @@ COMMANDS = [
     "evaluate",
     "report",
     "export",
+    "serve",
+    "push",
     "search",
     "compare",
     "reproduce",

@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "rnc"
 LAYERS = [
-    ["files", "json_types", "lock", "loss", "printable"],
+    ["files", "hub", "json_types", "lock", "loss", "printable"],
     ["augment", "encoders", "heads", "intervals", "methods", "metrics", "weights"],
     ["config"],
     ["data", "model"],

@@ -19,6 +19,7 @@ from rnc.cli.finished import evaluate, export, predict, report
 from rnc.cli.fit import demo, fit
 from rnc.cli.flags import with_flags
 from rnc.cli.paper import SET_BY_TABLE, compare, reproduce
+from rnc.cli.push import push
 from rnc.cli.resume import resume
 from rnc.cli.search import search
 from rnc.cli.serve import serve
@@ -27,7 +28,7 @@ from rnc.cli.terminal import console
 _START, _USE, _RESEARCH = "Start here", "Use a run", "Research"
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     _START: (demo, fit, predict),
-    _USE: (resume, evaluate, report, export, serve),
+    _USE: (resume, evaluate, report, export, serve, push),
     _RESEARCH: (search, compare, reproduce, convert),
 }
 _TRAINING: dict[str, Callable[..., None]] = {

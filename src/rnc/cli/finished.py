@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from rnc.cli.flags import DATA_FILES, Folder, Images, SkipBad
+from rnc.cli.flags import DATA_FILES, Folder, Images, Run, SkipBad
 from rnc.cli.terminal import (
     console,
     friendly,
@@ -19,7 +19,7 @@ from rnc.cli.terminal import (
 
 
 def predict(
-    run: Folder,
+    run: Run,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -73,11 +73,14 @@ def predict(
 
         rnc predict runs/price new.csv --quantiles 0.1,0.5,0.9
 
+        rnc predict hf://ada/ages photos/
+
     Columns that the model does not use, such as an id, come first in the predictions; a true
     target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
     exit code is 1. --explain adds the training samples that are nearest in feature space, and
     whether a sample is out of range: further from all of them than they are from each other.
     """
+    from rnc.hub import local_folder
     from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS
     from rnc.run.outputs import STDOUT
     from rnc.run.predict import AskedIntervals, predict_to_files
@@ -91,7 +94,7 @@ def predict(
         asked = None if confidence is None else AskedIntervals(confidence, intervals, joint)
         with steps_bar() as show:
             made = predict_to_files(
-                run,
+                local_folder(run),
                 sources,
                 output,
                 embeddings=embeddings,

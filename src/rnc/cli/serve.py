@@ -24,6 +24,7 @@ def serve(
     max_rows: Annotated[int, "most rows of a request"] = 10_000,
     max_megapixels: Annotated[float, "most megapixels of a photo"] = 50.0,
     max_requests: Annotated[int, "most requests at a time"] = 32,
+    batch_rows: Annotated[int, "most rows of requests that share a call of the model"] = 256,
     log: Annotated[bool, "a line for every request"] = False,
 ) -> None:
     """Serve a finished run: a page to drop files on, and a JSON endpoint (extra: serve).
@@ -50,15 +51,17 @@ def serve(
                 "rnc serve needs the packages fastapi, uvicorn and python-multipart: "
                 "pip install 'rank-n-contrast[serve]'."
             ) from error
+        from rnc.hub import local_folder
         from rnc.serve.limits import ServeLimits
         from rnc.serve.pictures import find_pictures
         from rnc.serve.served import ServedModel
 
         limits = ServeLimits(max_mb, max_files, max_rows, max_megapixels, max_requests)
         bound = bind(host, port)
-        served = ServedModel.load(run, device=device, neighbours=neighbours)
+        served = ServedModel.load(local_folder(run), device=device, neighbours=neighbours)
         found = find_pictures(served, from_data=pictures)
-        app = make_app(Service(served, limits, found), hosts_of(host, allow_host or ()))
+        service = Service(served, limits, found, batch_rows)
+        app = make_app(service, hosts_of(host, allow_host or ()))
         if host not in LOCAL:
             tell("Anyone who reaches this machine can use it: there is no login.", style="yellow")
         run_app(app, bound, tell, log=log)

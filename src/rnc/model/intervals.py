@@ -54,8 +54,8 @@ class IntervalMaker:
             new, known = Spread(hard), Spread()
             if "quantiles" in kinds:
                 assert self.rows.outputs is not None
-                new = Spread(hard, *_quantiles(self.model, answers.outputs, confidence))
-                known = Spread(None, *_quantiles(self.model, self.rows.outputs, confidence))
+                new = Spread(hard, *quantiles_of(self.model, answers.outputs, confidence))
+                known = Spread(None, *quantiles_of(self.model, self.rows.outputs, confidence))
             found[confidence] = self.rows.intervals(
                 answers.predictions, confidence, new, known, kind=kind, joint=joint
             )
@@ -118,10 +118,10 @@ def calibrate(
     )
     if "quantiles" not in kept.known_kinds:
         return with_kinds(kept)
-    return with_kinds(kept, Spread(None, *_quantiles(model, answers.outputs, CHOSEN_AT)))
+    return with_kinds(kept, Spread(None, *quantiles_of(model, answers.outputs, CHOSEN_AT)))
 
 
-def _quantiles(
+def quantiles_of(
     model: Regressor, outputs: NDArray[np.float32], confidence: float
 ) -> tuple[Columns, Columns]:
     """The quantiles around the middle that the head predicts, (n, t) each."""

@@ -29,6 +29,7 @@ from rnc.data.source import stored_side
 from rnc.encoders import build_encoder
 from rnc.files import read_tensors, write_json, write_tensors
 from rnc.heads import Head, HeadConfig
+from rnc.hub import local_folder
 from rnc.intervals import CalibrationRows, Intervals
 from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
@@ -366,10 +367,10 @@ class Regressor(nn.Module):
         """The model that `save` wrote.
 
         Args:
-            folder: a run folder.
+            folder: a run folder, or a run on the hub as hf://owner/name@revision.
             encoder: the module, if the model was trained with one of the caller's own.
         """
-        folder = Path(folder)
+        folder = local_folder(folder)
         content, weights = read_config(folder, complete=True), folder / MODEL_FILE
         check_is_run(folder, content)
         with damaged(folder / CONFIG_FILE, CONFIG_ADVICE):

@@ -3,7 +3,7 @@
 
 const model = JSON.parse(document.getElementById("model").textContent);
 const at = (id) => document.getElementById(id);
-const MOST_SHOWN = 200, MOST_FIELDS = 30;
+const MOST_SHOWN = 200, MOST_FIELDS = 30, MOST_GIVEN = 3;
 let reply = null, pictures = new Map();
 
 function add(parent, tag, attributes = {}, text = null) {
@@ -144,7 +144,9 @@ function drawNeighbours(card, row) {
       const name = reply.targets.length > 1 ? `${target} ` : "";
       add(item, "div", {}, name + shown(one.targets[target]));
     }
-    add(item, "small", { class: "small" }, `${one.name}, distance ${shown(one.distance)}`);
+    add(item, "div", { class: "small" }, one.name);
+    const far = one.distance === null ? "" : Number(one.distance.toPrecision(2));
+    add(item, "div", { class: "small", title: "distance in feature space" }, `at ${far}`);
   }
 }
 
@@ -162,7 +164,7 @@ function drawTable(rows) {
   const region = { class: "wide", tabindex: "0", role: "region", "aria-label": "Predictions table" };
   const table = add(add(at("found"), "div", region), "table", { class: "numbers" });
   const head = add(add(table, "thead"), "tr");
-  const titles = ["name"];
+  const given = Object.keys(rows[0].given).slice(0, MOST_GIVEN), titles = ["name", ...given];
   for (const target of reply.targets) titles.push(target, ...(rows[0].intervals ? ["interval"] : []));
   if (rows[0].neighbours) titles.push("nearest training sample");
   for (const title of titles) add(head, "th", { scope: "col" }, title);
@@ -170,7 +172,7 @@ function drawTable(rows) {
   for (const row of rows) {
     const line = add(body, "tr");
     add(line, "th", { scope: "row" }, row.name);
-    const cells = [];
+    const cells = given.map((name) => row.given[name] ?? "");
     for (const target of reply.targets) {
       cells.push(shown(row.predictions[target]));
       if (row.intervals) cells.push(between(row.intervals[target]));

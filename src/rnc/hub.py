@@ -1,0 +1,152 @@
+"""Runs on the Hugging Face Hub (extra: hub): `hf://owner/name` or `hf://owner/name@revision`.
+
+Of a repository, only the files of a model are fetched, by their names: config.json, weights as
+safetensors, and what intervals and neighbours rest on. Nothing else of it is looked at, least of
+all a pickle. What was fetched stays in the cache of huggingface_hub. `rnc.run.push` writes to it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+HUB = "hf://"
+HUB_FILES = (
+    "config.json",
+    "model.safetensors",
+    "calibration.safetensors",
+    "reference.safetensors",
+    "README.md",
+)
+"""What a repository holds of a run; the last three may be missing."""
+
+_PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
+_LOG_IN = "Log in with `hf auth login`, or set HF_TOKEN."
+
+
+class HubAddress(NamedTuple):
+    """A repository, and the branch, tag or commit of it."""
+
+    repository: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"{HUB}{self.repository}{'' if self.revision is None else f'@{self.revision}'}"
+
+
+def is_hub_address(source: str | Path) -> bool:
+    """Whether this is the address of a run on the hub; a Path has lost one of its slashes."""
+    return re.match("hf:/", str(source)) is not None
+
+
+def parse_repository(text: str) -> str:
+    """The name of a repository, owner/name."""
+    if not re.fullmatch(f"{_PART}/{_PART}", text) or ".." in text or "--" in text:
+        raise ValueError(f"A repository on the hub is OWNER/NAME, as ada/ages; got {text!r}.")
+    return text
+
+
+def parse_address(source: str | Path) -> HubAddress:
+    """The parts of an address.
+
+    >>> parse_address("hf://ada/ages@v1")
+    HubAddress(repository='ada/ages', revision='v1')
+    """
+    text = re.sub("^hf:/+", "", str(source))
+    repository, at, revision = text.partition("@")
+    if at and not re.fullmatch(r"[\w./-]+", revision):
+        raise ValueError(f"{source}: behind @ comes a branch, a tag or a commit; got {revision!r}.")
+    try:
+        return HubAddress(parse_repository(repository), revision or None)
+    except ValueError as error:
+        raise ValueError(f"{source}: expected hf://OWNER/NAME. {error}") from None
+
+
+def local_folder(source: str | Path) -> Path:
+    """The folder of a run: as it is given or, of a run on the hub, its copy in the cache.
+
+    Raises with words for what is not there, private, out of reach, or no run.
+    """
+    return download(parse_address(source)) if is_hub_address(source) else Path(source)
+
+
+def download(address: HubAddress) -> Path:
+    """The folder with the files of a run on the hub, fetched if the cache lacks them."""
+    with hub_errors(str(address)):
+        from huggingface_hub import snapshot_download
+
+        found = snapshot_download(
+            address.repository, revision=address.revision, allow_patterns=list(HUB_FILES)
+        )
+    folder = Path(found)
+    lacks = [name for name in HUB_FILES[:2] if not (folder / name).is_file()]
+    if lacks:
+        raise FileNotFoundError(f"{address} is no run: it has no {lacks[0]}.{_others(address)}")
+    return folder
+
+
+def _others(address: HubAddress) -> str:
+    """What to say about the other files of a repository that is no run."""
+    with hub_errors(str(address)):
+        from huggingface_hub import HfApi
+
+        names = HfApi().list_repo_files(address.repository, revision=address.revision)
+    pickles = [name for name in names if name.endswith(_PICKLES)]
+    if pickles:
+        return (
+            f" {pickles[0]} is a pickle, which could run code when it is loaded; none is. Weights "
+            "must be safetensors: `rnc push` writes them."
+        )
+    return " `rnc push RUN OWNER/NAME` writes one."
+
+
+@contextmanager
+def hub_errors(what: str, *, writes: bool = False) -> Iterator[None]:
+    """What goes wrong with the hub, in words that never hold a token."""
+    try:
+        import huggingface_hub.errors as errors
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "The hub needs the package huggingface_hub: pip install 'rank-n-contrast[hub]'."
+        ) from error
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise PermissionError(
+            f"{what} asks for consent first: give it on its page. {_LOG_IN}"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise FileNotFoundError(
+            f"{what} was not found on the hub, or is private. Check the name. {_LOG_IN}"
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise FileNotFoundError(
+            f"{what}: there is no such branch, tag or commit. Look at its page."
+        ) from error
+    except errors.LocalTokenNotFoundError as error:
+        raise PermissionError(f"{what}: there is no token. {_LOG_IN}") from error
+    except errors.HfHubHTTPError as error:
+        raise _http_words(what, error, writes=writes) from None
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        raise ConnectionError(f"{what}: {_NO_NETWORK}") from error
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "requests"):
+            raise
+        raise ConnectionError(f"{what}: {_NO_NETWORK}") from None
+
+
+_NO_NETWORK = "the hub cannot be reached, and the cache does not have it. Is there a network?"
+
+
+def _http_words(what: str, error: Exception, *, writes: bool) -> OSError:
+    """The error of a reply of the hub, by its status."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403):
+        needed = "a token that may write" if writes else "a token that may read"
+        return PermissionError(
+            f"{what}: the hub refuses it ({status}); {needed} is needed. {_LOG_IN}"
+        )
+    said = getattr(error, "server_message", None) or "no further words"
+    return OSError(f"{what}: the hub answered {status} ({said}). Try again later.")

@@ -1,0 +1,165 @@
+"""README.md of a run on the hub: what the model is, how good, where it ends, how to load it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rnc.metrics import score_words
+from rnc.run.folder import RunFolder
+
+_KINDS = {"image": "photos", "signal": "signals", "table": "rows of a table"}
+_TASKS = {"table": "tabular-regression"}
+_SCORES = ("mae", "angular_error", "circular_error", "rmse", "r2", "spearman")
+
+
+def model_card(
+    run: RunFolder,
+    repository: str,
+    *,
+    licence: str | None,
+    config: dict[str, Any],
+    files: Sequence[str],
+) -> str:
+    """The model card of a finished run.
+
+    Args:
+        run: the run.
+        repository: owner/name on the hub.
+        licence: what others may do with the model, as "apache-2.0"; None: not said.
+        config: config.json as it is published.
+        files: names of the files beside the card.
+    """
+    parts = [
+        _front(run, licence),
+        f"# {repository.partition('/')[2]}\n",
+        f"{_plain(run.answer.headline)}\n",
+        _data(run),
+        _scores(run),
+        _use(run, repository, with_neighbours="reference.safetensors" in files),
+        _limits(run, files),
+        _training(config),
+        _licence(licence),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _front(run: RunFolder, licence: str | None) -> str:
+    kind = run.config["model"]["kind"]
+    lines = ["library_name: rank-n-contrast"]
+    lines += [f"license: {json.dumps(licence)}"] if licence else []
+    lines += [f"pipeline_tag: {_TASKS[kind]}"] if kind in _TASKS else []
+    lines += ["tags:", "- rank-n-contrast", "- regression", f"- {kind}"]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def _data(run: RunFolder) -> str:
+    model, counts = run.config["model"], run.scores.get("n") or {}
+    rows = ", ".join(f"{count:,} {split}" for split, count in counts.items())
+    lines = [f"It was trained on {_KINDS.get(model['kind'], model['kind'])} ({rows} rows)."]
+    columns = (model.get("preprocessing") or {}).get("columns")
+    if columns:
+        named = [f"`{_plain(column['name'])}` ({column['type']})" for column in columns]
+        more = f" and {len(named) - 50} more" if len(named) > 50 else ""
+        lines.append(f"Columns: {', '.join(named[:50])}{more}.")
+    for i, target in enumerate(run.targets):
+        if run.train_targets is not None:
+            known = run.train_targets[:, i]
+            low, middle, high = np.nanquantile(known, [0.01, 0.5, 0.99])
+            lines.append(
+                f"`{_plain(target)}` in training: median {middle:.4g}, 98% of rows from {low:.4g} "
+                f"to {high:.4g}."
+            )
+    return _section("Data", "\n".join(f"- {line}" for line in lines))
+
+
+def _scores(run: RunFolder) -> str:
+    test = run.scores.get("test") or {}
+    spans = run.analysis("intervals").content if run.has_analysis("intervals") else {}
+    lines = ["| score on the test rows | value | 95% interval |", "|---|---|---|"]
+    for name in _SCORES:
+        if test.get(name) is not None:
+            span = spans.get(name)
+            shown = "" if span is None else f"{span['low']:.4g} to {span['high']:.4g}"
+            lines.append(f"| {score_words(name)} | {test[name]:.4g} | {shown} |")
+    found = (run.scores.get("intervals") or {}).get("coverage") or {}
+    said = [
+        f"Intervals of {100 * float(level):.4g}% held {100 * part['coverage']:.1f}% of the test "
+        f"rows for `{_plain(target)}` (exact interval {100 * part['low']:.1f}% to "
+        f"{100 * part['high']:.1f}%; mean width {part['width']:.4g})."
+        for level, targets in found.items()
+        for target, part in targets.items()
+        if float(level) == 0.9
+    ]
+    return _section("Scores", "\n".join([*lines, "", *said]))
+
+
+def _use(run: RunFolder, repository: str, *, with_neighbours: bool) -> str:
+    kind = run.config["model"]["kind"]
+    new = {"image": '"photos/"', "table": '"new.csv"'}.get(kind, '"new.npz"')
+    explain = f"\nmodel.explain({new})  # nearest training samples" if with_neighbours else ""
+    return _section(
+        "Use",
+        f"""```
+pip install 'rank-n-contrast[hub]'
+rnc predict hf://{repository} {new.strip('"')} -o predictions.csv
+```
+
+```python
+import rnc
+
+model = rnc.load("hf://{repository}")
+model.predict({new}){explain}
+```""",
+    )
+
+
+def _limits(run: RunFolder, files: Sequence[str]) -> str:
+    lines = [
+        "It says something about data like those above, read in the same way; elsewhere its "
+        "error can be any.",
+        "Scores are means over the test rows. Groups of rows can have larger errors: evaluate it "
+        "on your own labelled data first (`rnc evaluate`).",
+    ]
+    if "calibration.safetensors" in files:
+        lines.append(
+            "Intervals hold their share of new rows if these are like the rows that they were "
+            "calibrated on, over all rows and not in every group."
+        )
+    else:
+        lines.append("It has no intervals.")
+    if "reference.safetensors" not in files:
+        lines.append("Training samples are not published: it cannot say which are nearest.")
+        kinds = (run.scores.get("intervals") or {}).get("kinds") or {}
+        if "normalised" in kinds.values():
+            lines.append(
+                "The coverage above is that of normalised intervals, which need the training "
+                "samples; the published model has others, with the same promise."
+            )
+    return _section("Limits", "\n".join(f"- {line}" for line in lines))
+
+
+def _training(config: dict[str, Any]) -> str:
+    used = config.get("resolved") or config.get("fit") or {}
+    names = ("scheme", "objective", "head", "epochs", "batch_size", "seed")
+    choices = ", ".join(f"{name} {used[name]}" for name in names if used.get(name) is not None)
+    version = (config.get("environment") or {}).get("rank-n-contrast", "unknown")
+    lines = [f"Encoder {config['model']['encoder']}; {choices}; rank-n-contrast {version}."]
+    if config.get("command"):
+        lines += ["", "```", str(config["command"]).replace("`", "'"), "```"]
+    return _section("Training", "\n".join(lines))
+
+
+def _licence(licence: str | None) -> str:
+    words = f"{_plain(licence)}." if licence else "Not said. Ask the owner before you use it."
+    return _section("Licence", words)
+
+
+def _section(title: str, text: str) -> str:
+    return f"## {title}\n\n{text.strip()}\n"
+
+
+def _plain(text: str) -> str:
+    """A name or sentence that Markdown shows letter by letter."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)
