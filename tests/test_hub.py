@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from huggingface_hub import constants
 from typer.testing import CliRunner
 
 import rnc
+from doc_blocks import BLOCKS
 from hub_server import TOKEN, Hub, Repository
 from rnc.cli import app
 from rnc.hub import parse_address
@@ -74,6 +76,25 @@ def test_a_run_comes_back_from_the_hub(run: RunFolder, hub: Hub, tmp_path: Path)
     assert code == 0, said
     assert len(out.read_text().splitlines()) == 3
     assert not list(tmp_path.rglob("checkpoint*"))
+
+
+def test_the_lines_of_the_page_run(
+    run: RunFolder, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(run.path, "runs/price")
+    Path("new.csv").write_text("area,rooms,town\n100,3,north\n")
+    names: dict[str, Any] = {"rnc": rnc}
+    blocks = [block for block in BLOCKS if block.page == "docs/hub.md"]
+    for block in blocks:
+        for words in block.commands() if block.language == "bash" else []:
+            code, said = command(*words)
+            assert code == 0, said
+        if block.language == "python":
+            exec(block.text, names)
+    assert [block.language for block in blocks] == ["bash", "python"]
+    assert (names["lower"] < names["upper"]).all()
+    assert (tmp_path / "look" / "README.md").exists()
 
 
 def test_what_was_fetched_needs_no_network_again(run: RunFolder, hub: Hub) -> None:
