@@ -28,7 +28,7 @@ PLACES = {page: path for path, page in PAGES.items()}
 LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml"}
 LINK = re.compile(r"(\]\()([^)\s#]+)?(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^( *)(```+).*?^\1\2`*$", re.MULTILINE | re.DOTALL)
-INLINE_CODE, FLAG = re.compile(r"<code>[^<]*</code>"), re.compile(r"--?[a-z][\w-]*")
+INLINE_CODE, FLAG = re.compile(r"<code>[^<]*</code>"), re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 NAMED_AS_FILE = re.compile(r"\[([\w-]+)\.md\]\((?=[\w./-]+\.md)")
 FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=\"?(https?:[^\" >]*)")
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
