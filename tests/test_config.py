@@ -72,6 +72,8 @@ OTHER: dict[str, Any] = {
     "period": None,
     "positives": 5,
     "rnc_weight": 0.3,
+    "teacher": "intervals",
+    "teacher_margin": 0.5,
     "image_size": 64,
     "views": 0,
     "crop": False,

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from rnc.loss import rnc_loss
+from rnc.loss.theory import lower_bound
 from rnc.methods.c_mixup import partners
 from rnc.methods.dino import DinoLoss
 from rnc.methods.lds_fds import FDS
@@ -42,6 +44,17 @@ def test_a_step_looks_at_no_value(name: str) -> None:
     with FakeTensorMode():
         features = torch.randn(8, 2, 6, requires_grad=True)
         STEPS[name](features, torch.rand(8)).backward()
+
+
+def test_labels_known_in_part_are_not_looked_at_on_a_gpu() -> None:
+    with FakeTensorMode():
+        features, weights = torch.randn(8, 2, 6, device="cuda"), torch.rand(8, device="cuda")
+        lower = torch.rand(8, 1, device="cuda", dtype=torch.float64)
+        more = {"upper": lower + 1, "weights": weights}
+        rnc_loss(features, lower, **more, validate=False, backend="torch")
+        lower_bound(lower, views=2, **more)
+        with pytest.raises(Exception, match="_local_scalar_dense"):
+            rnc_loss(features, lower, **more, backend="torch")
 
 
 def test_a_look_would_be_seen() -> None:

@@ -45,7 +45,8 @@ CASES: dict[str, dict[str, Any]] = {
     "chunks end to end": {"scheme": "end2end", "chunk": 5},
     "weights, queue": {"queue": 25, "batch_size": 15, "optimizer": "sgd"},
     "weights, regularize": {"scheme": "regularize", "lds": True, "step": 10.0},
-    "known in part": {"scheme": "finetune", "optimizer": "sgd"},
+    "known in part": {"scheme": "finetune", "optimizer": "sgd", "teacher": "none"},
+    "taught": {"optimizer": "sgd", "average": 0.9},
     "idle and frozen parts": {"scheme": "end2end"},
     "idle and frozen parts, chunks": {"scheme": "end2end", "chunk": 5, "optimizer": "sgd"},
     "batch normalisation": {"scheme": "end2end"},
@@ -85,7 +86,7 @@ def run(case: str, folder: Path) -> None:
     table = columns(rows=70)  # 49 to train: without drop_last, one process has none of the last 1
     if case.startswith("weights"):
         table = dataclasses.replace(table, weight=np.linspace(0, 3, len(table)))
-    table = partly(table) if case == "known in part" else table
+    table = partly(table) if case in ("known in part", "taught") else table
     config = quick(epochs=3, **{"lr": 0.02, **CASES[case]})
     model = build_regressor(table, config, encoder_of(case))
     own = stress if config.objective == "own" else None

@@ -46,7 +46,8 @@ CASES: dict[str, dict[str, Any]] = {
     "best look": {"keep": "best"},
     "averaged end to end": {"scheme": "end2end", "average": 2, "views": 2},
     "two-stage": {"scheme": "two-stage", "head": "dex", "head_solver": "sgd"},
-    "known in part": {"scheme": "finetune", "optimizer": "sgd", "lr": 0.05, "keep": "best"},
+    "known in part": {"teacher": "none", "optimizer": "sgd", "lr": 0.05, "keep": "best"},
+    "taught": {"average": 0.9, "optimizer": "sgd", "lr": 0.05},
     "two-stage by sgd": {"scheme": "two-stage", "optimizer": "sgd", "lr": 0.05},
 }
 STEPS = 5
@@ -61,7 +62,7 @@ def run(case: str, folder: Path, kill_at: tuple[str, int] | None) -> None:
     torch.set_num_threads(1)
     checkpoint.CHEAP_SECONDS = 1000.0  # one of every epoch, however slow the machine is
     table, config = columns(), quick(epochs=3, head_epochs=3, **CASES[case])
-    table = partly(table) if case == "known in part" else table
+    table = partly(table) if case in ("known in part", "taught") else table
     model = build_regressor(table, config, normalised())
     if kill_at is not None:
         what, left = kill_at

@@ -24,6 +24,7 @@ from rnc.config import (
     Scheme,
     Solver,
     Switch,
+    Teaching,
     TestViews,
 )
 from rnc.data.table import Table, table_from_arrays
@@ -141,6 +142,8 @@ class RnCRegressor(
         period: float | None = None,
         positives: int | None = None,
         rnc_weight: float = 1.0,
+        teacher: Teaching = "estimates",
+        teacher_margin: float = 1.0,
         image_size: int = 224,
         views: int | None = None,
         crop: bool = True,

@@ -18,8 +18,9 @@ _LISTED = {
         weight_column fractions split_seed calibration_share decimal drop_missing skip_bad fit
         channels root dataset_option""",
     "Method": """objective head head_options low high step label_distance period similarity
-        temperature positives rnc_weight contrast_temperature projection_size prototypes regularizer
-        regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth original""",
+        temperature positives rnc_weight teacher teacher_margin contrast_temperature projection_size
+        prototypes regularizer regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth
+        original""",
     "Training": """pretrained weights encoder_from head_epochs head_batch_size head_solver head_lr
         head_weight_decay balance oversample optimizer lr lr_decay layer_decay warm_up weight_decay
         average keep accumulate queue chunk clip""",

@@ -31,6 +31,7 @@ Preset = Literal["best", "paper", "quick"]
 TestViews = Literal["plain", "mirror"]
 Keep = Literal["last", "best"]
 Switch = Literal["auto", "on", "off"]
+Teaching = Literal["none", "estimates", "intervals"]
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,14 @@ class FitConfig:
     period: Annotated[float | None, "length of the circle for label_distance circular"] = None
     positives: Annotated[int | None, "contrast only the K nearest by label; default: all"] = None
     rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
+    teacher: Annotated[
+        Teaching,
+        "of rows without a target, for RnC. estimates: a mean of the encoder's weights estimates "
+        "it; intervals: estimate +- teacher_margin; none: only their views are known to be alike",
+    ] = "estimates"
+    teacher_margin: Annotated[
+        float, "of teacher intervals, in mean errors on validation around the estimate"
+    ] = 1.0
 
     image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
     views: Annotated[
@@ -285,6 +294,12 @@ class FitConfig:
     def takes_partial(self) -> bool:
         """Whether an encoder trains on rows whose targets are missing or known in part."""
         return self.scheme in ("probe", "finetune", "auto") and self.objective_spec.takes_partial
+
+    @property
+    def teaches(self) -> bool:
+        """Whether a teacher estimates targets that are missing: not those on a circle."""
+        ranks = self.takes_partial and self.objective_spec.partial
+        return ranks and self.teacher != "none" and self.distance in ("l1", "l2")
 
     def trained(self, rows: Sizes | int) -> Sizes:
         """The sizes that this config trains on, of those that there are."""

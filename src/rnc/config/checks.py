@@ -18,7 +18,7 @@ _COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives",
 _SIZES = ("image_size", "projection_size")
 _MAY_BE_0 = (
     *("head_epochs", "views", "weight_decay", "head_weight_decay", "lr_decay", "rnc_weight"),
-    *("warm_up", "balance", "oversample", "queue", "chunk"),
+    *("warm_up", "balance", "oversample", "queue", "chunk", "teacher_margin"),
 )
 _LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
 _RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")

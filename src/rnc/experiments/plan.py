@@ -38,6 +38,8 @@ _REPRESENTATION = (
     "projection_size",
     "prototypes",
     "queue",
+    "teacher",
+    "teacher_margin",
 )
 _UNUSED: dict[str, tuple[str, ...]] = {
     "end2end": (*_REPRESENTATION, "rnc_weight", "keep", "finetune_keep", *HEAD_FIELDS),

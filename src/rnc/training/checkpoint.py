@@ -24,6 +24,7 @@ from rnc.files import DamagedFileError, read_tensors, write_tensors
 from rnc.methods.objective import Objective
 from rnc.model import Regressor
 from rnc.training.averaging import WeightAverage
+from rnc.training.teacher import Teacher
 
 if TYPE_CHECKING:  # or reading a run would cost the import of Lightning
     from lightning.fabric.plugins import Precision
@@ -109,8 +110,10 @@ class StageState:
         optimizer: torch.optim.Optimizer,
         precision: "Precision",
         average: WeightAverage | None = None,
+        teacher: Teacher | None = None,
     ) -> None:
         self.model, self.objective, self.average = model, objective, average
+        self.teacher = teacher
         self.optimizer, self.precision = optimizer, precision
         self.best: dict[str, Tensor] | None = None
         self.best_error = float("inf")
@@ -140,6 +143,7 @@ class StageState:
             "objective": self.objective.own_state(),
             "optimizer": state,
             "average": {} if self.average is None else self.average.state(),
+            "teacher": {} if self.teacher is None else self.teacher.state(),
             "best": self.best or {},
         }
         tensors = {
@@ -183,6 +187,8 @@ class StageState:
         unpack_state(self.optimizer, groups["optimizer"], note["optimizer"])
         if self.average is not None and groups["average"]:
             self.average.load_state(groups["average"])
+        if self.teacher is not None and groups["teacher"]:
+            self.teacher.load_state(groups["teacher"])
         if state := note.get("precision"):  # empty unless gradients are scaled
             self.precision.load_state_dict(state)
         if groups["best"]:

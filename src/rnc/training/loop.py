@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,10 +26,12 @@ from rnc.training.checkpoint import StageState
 from rnc.training.graphs import GraphedStep
 from rnc.training.optimizers import depth_groups, learning_rate, make_optimizer, set_rate
 from rnc.training.record import PULSE, Record, Step
+from rnc.training.teacher import Teacher
 
 if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
     from lightning.fabric import Fabric
 
+Result = TypeVar("Result")
 QUICK_PROBES = 10
 """How many times the encoder of a stage without validation is probed."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
@@ -113,6 +115,7 @@ def run_stage(
     keep: Keep | None = None,
     start: Record | None = None,
     earlier: Sequence[Record] = (),
+    teacher: Teacher | None = None,
     checkpoint: Path | None = None,
     compiled: bool = False,
     graphed: bool = False,
@@ -126,7 +129,8 @@ def run_stage(
     only where `keep` is best. `start` is the record of the model as it is, epoch 0, if its weights
     may be the best. `earlier` are the records of epochs that led to the model as it is, whose best
     weights it has: the stage goes on with the next one and a new optimizer, unless the checkpoint
-    has more. The file `checkpoint` is continued from if it holds this stage, and written after
+    has more. `teacher` teaches after the epochs that it chooses. The file `checkpoint` is
+    continued from if it holds this stage, and written after
     every epoch. Rates are those of the epochs that the stage has now. `compiled` and `graphed` are
     for batches of the full size, and with a frozen encoder `compiled` is for the views. `scaled`
     means that gradients are scaled for 16-bit floats.
@@ -145,7 +149,7 @@ def run_stage(
     if scaled:  # start from the scale of a new process, whatever the stages before left
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
     average = WeightAverage.of(trained, stage.average, stage.epochs)
-    state = StageState(model, objective, optimizer, precision, average)
+    state = StageState(model, objective, optimizer, precision, average, teacher)
     chooses = validate is not None if keep is None else keep == "best"
     records: list[Record] = []
     if checkpoint is not None and checkpoint.exists():
@@ -166,7 +170,7 @@ def run_stage(
     measure = _remembered(validate or watch, state) if chooses else validate or watch
     is_seldom = validate is None or (average is not None and batches.normalised)
     run_epoch = _EpochRunner(
-        fabric, objective, optimizer, stage, batches, average, encode, compiled, graphed
+        fabric, objective, optimizer, stage, batches, average, teacher, encode, compiled, graphed
     )
     for epoch in range(records[-1].epoch + 1 if records else 1, stage.epochs + 1):
         is_last = epoch == stage.epochs
@@ -217,12 +221,14 @@ class _EpochRunner:
         stage: Stage,
         batches: Batches,
         average: WeightAverage | None,
+        teacher: Teacher | None,
         encode: Callable[[Tensor], Tensor] | None,
         compiled: bool,
         graphed: bool,
     ) -> None:
         self.fabric, self.stage, self.batches, self.objective = fabric, stage, batches, objective
-        self.encode, self.compiled, self.average = encode, compiled, average
+        self.encode, self.compiled = encode, compiled
+        self.average, self.teacher = average, teacher
         self.normalisations = normalisations(objective.encoder)
         self.rates = optimizer  # Fabric's wrapper below shares its parameter groups
         self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
@@ -244,11 +250,13 @@ class _EpochRunner:
             self.average.after_epoch(epoch)
         error = None if measure is None else self._measured(measure)
         stop_if_diverged(error or 0.0, stage.name, epoch, what="validation error")
+        if self.teacher is not None and self.teacher.is_due(epoch):
+            self._measured(self.teacher.teach)
         seconds = time.perf_counter() - started
         return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
 
-    def _measured(self, measure: Callable[[], float]) -> float:
-        """The error of the model, with the mean of the weights where there is one."""
+    def _measured(self, measure: Callable[[], Result]) -> Result:
+        """What is measured of the model, with the mean of the weights where there is one."""
         if self.average is None or not self.average.count > 0:
             return measure()
         with self.average.applied(self.normalisations):

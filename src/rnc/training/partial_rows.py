@@ -24,6 +24,13 @@ def has_partial_rows(table: Table) -> bool:
     return table.ends is not None and bool((table.split == PARTIAL).any())
 
 
+def has_missing_targets(table: Table) -> bool:
+    """Whether there is a row that lacks a target altogether."""
+    if table.ends is None:
+        return False
+    return bool(np.isinf(table.ends[table.split == PARTIAL]).all(axis=-1).any())
+
+
 def partial_batches(table: Table, model: Regressor, drawn: Tensor | None, **served: Any) -> Batches:
     """Batches of all training rows, exact or not; half of those drawn have exact targets, or more.
 

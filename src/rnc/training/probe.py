@@ -40,10 +40,10 @@ from rnc.training.balance import EXPONENTS, LEAST_ROWS, SURE, balance_weights
 from rnc.training.blocks import Blocks, as_blocks, mean_and_variance
 from rnc.training.label_ends import exact_columns, middles
 from rnc.training.record import told
+from rnc.training.ridge import solved_ridges
 from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-QUICK_PENALTIES = (1e-3, 1e-2, 1e-1)
 _BLOCKS = 100  # of validation rows, to tell a standard error from
 
 Measure = Callable[..., float]
@@ -130,24 +130,8 @@ def probe_error(
     features, val_features = features.double(), val_features.double()
     if not (features.isfinite().all() and val_features.isfinite().all()):
         return math.inf
-    if weights is None:
-        shift, middle = features.mean(dim=0), targets.mean(dim=0)
-        x, y = features - shift, targets - middle
-        gram, moment = x.T @ x / len(x), x.T @ y / len(x)
-    else:
-        parts = (weights / weights.sum()).to(targets)[:, None]
-        shift, middle = (parts * features).sum(dim=0), (parts * targets).sum(dim=0)
-        x, y = features - shift, targets - middle
-        gram, moment = x.T @ (parts * x), x.T @ (parts * y)
-    size = gram.diagonal().mean()
-    size = torch.where(size > 0, size, 1.0)
-    ones = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    errors = []
-    for penalty in QUICK_PENALTIES:
-        solved = torch.linalg.solve(gram + penalty * size * ones, moment)
-        predicted = (val_features - shift) @ solved + middle
-        errors.append(measured(measure, predicted, val_targets, val_weights))
-    return min(errors)
+    found = [ridge(val_features) for ridge in solved_ridges(features, targets, weights)]
+    return min(measured(measure, predicted, val_targets, val_weights) for predicted in found)
 
 
 def measured(measure: Measure, predicted: Values, targets: Values, weights: Values | None) -> float:

@@ -32,6 +32,7 @@ from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.row_weights import row_shares, row_weights
 from rnc.training.speed import is_compiled, is_graphed
+from rnc.training.teacher import Teacher
 from rnc.training.validation import Validation
 
 AUTO_SHARE = 1 / 3
@@ -180,6 +181,7 @@ class SchemeRunner:
         start: Record | None = None,
         keep: Keep | None = None,
         batches: Batches | None = None,
+        teacher: Teacher | None = None,
     ) -> Iterator[Record]:
         batches = batches or self.batches
         compiled = is_compiled(self.config, self.model, stage, len(batches))
@@ -197,6 +199,7 @@ class SchemeRunner:
             keep=keep,
             start=start,
             earlier=self.earlier,
+            teacher=teacher,
             checkpoint=self._file(LAST_FILE),
             compiled=compiled,
             graphed=is_graphed(self.config, self.model, stage, self.fabric.world_size),
@@ -258,7 +261,8 @@ class SchemeRunner:
         torch.manual_seed(seed_of(config.seed, name))
         objective = encoder_objective(self.model, config, setup, self.own)
         assert config.keep is not None
-        return self._run(stage, objective, None, keep=config.keep, batches=batches)
+        teacher = Teacher.of(self.fabric, self.validation, batches, config, stage.epochs)
+        return self._run(stage, objective, None, keep=config.keep, batches=batches, teacher=teacher)
 
     def _encoder_batches(self) -> Batches:
         """Those of the encoder: with rows whose targets are known in part, if it takes these."""

@@ -35,9 +35,9 @@ class Validation:
     ) -> None:
         self.fabric, self.model, self.table = fabric, model, table
         self.measure, self.period = error_measure(label_distance), circle_of(label_distance)
-        self.val_weights = self._weights(table.rows("val"))
+        self.val_weights = self.weights_of(table.rows("val"))
 
-    def _weights(self, rows: NDArray[np.int64]) -> Tensor | None:
+    def weights_of(self, rows: NDArray[np.int64]) -> Tensor | None:
         """What rows count, where the data say so."""
         weight = self.table.weight
         return None if weight is None else torch.tensor(weight[rows])
@@ -60,18 +60,18 @@ class Validation:
 
     def encoder_error(self) -> float:
         """The error of a quick probe of the encoder as it is."""
-        both = [self._probed(split) for split in ("train", "val")]
+        both = [self.some_rows(split, PROBED_ROWS) for split in ("train", "val")]
         train, val = (self.embedded(rows) for rows in both)
-        weights = [self._weights(rows) for rows in both]
+        weights = [self.weights_of(rows) for rows in both]
         return self.fabric.broadcast(probe_error(*train, *val, self.measure, *weights))
 
-    def _probed(self, split: str) -> NDArray[np.int64]:
-        """Rows of a split, evenly chosen, at most PROBED_ROWS; none that weighs nothing."""
+    def some_rows(self, split: str, most: int) -> NDArray[np.int64]:
+        """Rows of a split, evenly chosen, at most so many; none that weighs nothing."""
         rows = self.table.rows(split)
         if self.table.weight is not None:
             rows = rows[self.table.weight[rows] > 0]
-        if len(rows) > PROBED_ROWS:
-            rows = rows[np.linspace(0, len(rows) - 1, PROBED_ROWS).astype(int)]
+        if len(rows) > most:
+            rows = rows[np.linspace(0, len(rows) - 1, most).astype(int)]
         return rows
 
     def embedded(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,221 @@
+"""What rows without exact targets are worth: faces with few labels, decades, censored ages.
+
+    python benchmarks/unlabelled.py DATA/utkface --settings 250 1000 2000 --seeds 0 1 2 \
+        --csv benchmarks/results/unlabelled.csv --limit-s 540
+
+The folder has table.csv and the images that it names. Training rows are a seeded draw of 12,208.
+
+    250 1000 2000   so many of them have an age, the others none
+    decades         2,442 of them; half of these have an age, the others a decade, as 20-29
+    censored        2,442 of them; ages from 60 on are known as 60 or more
+
+A line is written as soon as a training is done, and a training whose line is there is skipped, so
+that a call may be cut off at any time. It starts none that would end after the limit, as far as
+earlier ones tell. All are of preset best; those that see unlabelled rows are shorter, so that all
+make between 2,000 and 2,300 updates.
+"""
+
+import argparse
+import csv
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import rnc
+from results_file import append_rows
+from rnc.config import FitConfig
+from rnc.data import Table, read_table
+from rnc.data.splits import PARTIAL
+from rnc.metrics import mae
+from rnc.training.recipes import build_regressor, train
+
+DRAWN_ROWS, FEW_ROWS = 12_208, 2442
+FACES: dict[str, Any] = {"encoder": "resnet18", "image_size": 96}
+SHORTER: dict[str, Any] = {"epochs": 45, "views": 2}
+L1: dict[str, Any] = {"scheme": "two-stage"}
+Labelled = Callable[[Table, NDArray[np.int64]], Table]
+
+
+def with_ends(table: Table, rows: NDArray[np.int64], low: Any, high: Any) -> Table:
+    """Targets of some training rows are known to lie between two numbers, (m,) each or one."""
+    ends, y, split = np.stack([table.y, table.y], axis=-1), table.y.copy(), table.split.copy()
+    ends[rows, 0, 0], ends[rows, 0, 1] = low, high
+    y[rows], split[rows] = np.nan, PARTIAL
+    return dataclasses.replace(table, y=y, split=split, ends=ends)
+
+
+def without(table: Table, rows: NDArray[np.int64]) -> Table:
+    """Some rows are in no split."""
+    split = table.split.copy()
+    split[rows] = ""
+    return dataclasses.replace(table, split=split)
+
+
+def few(count: int, *, used: bool) -> Labelled:
+    """The first rows have targets; the others are used or left out."""
+
+    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
+        rest = order[count:]
+        return with_ends(table, rest, -np.inf, np.inf) if used else without(table, rest)
+
+    return labelled
+
+
+def decades(how: str) -> Labelled:
+    """Half of a few rows have their decade for a target."""
+
+    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
+        table, half = without(table, order[FEW_ROWS:]), order[FEW_ROWS // 2 : FEW_ROWS]
+        if how == "dropped":
+            return without(table, half)
+        decade = 10 * np.floor(table.y[half, 0] / 10)
+        return table if how == "exact" else with_ends(table, half, decade, decade + 9)
+
+    return labelled
+
+
+def censored(how: str) -> Labelled:
+    """Targets of a few rows are known up to 60."""
+
+    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
+        table, few = without(table, order[FEW_ROWS:]), order[:FEW_ROWS]
+        old = few[table.y[few, 0] >= 60]
+        if how == "dropped":
+            return without(table, old)
+        if how == "censored":
+            return with_ends(table, old, 60.0, np.inf)
+        y = table.y.copy()
+        y[old] = 60.0 if how == "as 60" else y[old]
+        return dataclasses.replace(table, y=y)
+
+    return labelled
+
+
+def _few_arms(count: int) -> dict[str, tuple[Labelled, dict[str, Any]]]:
+    alone, used = few(count, used=False), few(count, used=True)
+    return {
+        "L1": (alone, L1),
+        "RnC": (alone, {}),
+        "RnC + unlabelled": (used, SHORTER),
+        "RnC + unlabelled, intervals": (used, SHORTER | {"teacher": "intervals"}),
+        "RnC + unlabelled, no teacher": (used, SHORTER | {"teacher": "none"}),
+    }
+
+
+SETTINGS: dict[str, dict[str, tuple[Labelled, dict[str, Any]]]] = {
+    **{str(count): _few_arms(count) for count in (250, 1000, 2000)},
+    "decades": {
+        "half of the rows": (decades("dropped"), {}),
+        "decades for the other half": (decades("decades"), {}),
+        "all exact": (decades("exact"), {}),
+    },
+    "censored": {
+        "rows from 60 on left out": (censored("dropped"), {}),
+        "60 for them": (censored("as 60"), {}),
+        "censored": (censored("censored"), {}),
+        "all exact": (censored("exact"), {}),
+    },
+}
+MAIN = ("L1", "RnC", "RnC + unlabelled")
+"""Arms that are trained unless others are named."""
+
+
+def read_faces(folder: Path, side: int) -> Table:
+    """The faces, with a seeded draw of their training rows."""
+    table = read_table(
+        folder / "table.csv",
+        target=["age"],
+        images=folder,
+        image_column="path",
+        split_column="split_balanced",
+        group_column="dup_group",
+        image_size=side,
+        fit="stretch",
+    )
+    table = dataclasses.replace(table, split=table.split.astype("<U11"))
+    left_out = np.random.default_rng(0).permutation(table.rows("train"))[DRAWN_ROWS:]
+    return without(table, left_out)
+
+
+def trained(table: Table, config: FitConfig) -> dict[str, object]:
+    """What a training gives: errors, and how long it took."""
+    started = time.perf_counter()
+    model = build_regressor(table, config)
+    records = list(train(model, table, config))
+    seconds = time.perf_counter() - started
+    test = table.rows("test")
+    predicted = model.predict_prepared(table.x, rows=test)
+    first = [record.seconds for record in records if record.stage == records[0].stage]
+    return {
+        "mae": round(mae(predicted, table.y[test]), 4),
+        "val_error": round(records[-1].val_error or np.nan, 4),
+        "epochs": len(first),
+        "seconds_per_epoch": round(float(np.median(first)), 4),
+        "seconds": round(seconds, 1),
+    }
+
+
+def machine() -> dict[str, object]:
+    """What a line says about where it was made."""
+    gpu = torch.cuda.is_available()
+    hardware = torch.cuda.get_device_name() if gpu else platform.machine()
+    return {"hardware": hardware, "torch": torch.__version__, "version": rnc.__version__}
+
+
+def done(path: Path) -> list[tuple[str, ...]]:
+    """The trainings whose lines are there."""
+    if not path.exists():
+        return []
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return [tuple(row[name] for name in ("setting", "arm", "seed", "options")) for row in rows]
+
+
+def main() -> None:
+    """Train what the file lacks."""
+    started = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--arms", nargs="+", help="default: the main ones of a setting")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--csv", type=Path, default=Path("benchmarks/results/unlabelled.csv"))
+    parser.add_argument("--limit-s", type=float, default=float("inf"), help="seconds in all")
+    parser.add_argument("--options", type=json.loads, default={}, help='as {"epochs": 20}')
+    args = parser.parse_args()
+    table = read_faces(args.folder, (FACES | args.options)["image_size"])
+    longest = 0.0
+    for seed in args.seeds:
+        order = np.random.default_rng(1000 + seed).permutation(table.rows("train"))
+        for setting in args.settings:
+            names = MAIN if setting.isdigit() else tuple(SETTINGS[setting])
+            for arm in args.arms or names:
+                if arm not in SETTINGS[setting]:
+                    continue
+                labelled, own = SETTINGS[setting][arm]
+                options = json.dumps(FACES | own | args.options, sort_keys=True)
+                if (setting, arm, str(seed), options) in done(args.csv):
+                    continue
+                begun = time.monotonic()
+                if begun - started + 1.1 * longest > args.limit_s:
+                    print(f"no time for {setting}, {arm}, seed {seed}", flush=True)
+                    continue
+                few_labels = labelled(table, order)
+                found = trained(few_labels, FitConfig(**json.loads(options), seed=seed))
+                sizes = few_labels.sizes
+                row = {"setting": setting, "arm": arm, "seed": seed, **found}
+                row |= {"labelled_rows": sizes.labelled, "encoder_rows": sizes.encoder}
+                append_rows(args.csv, [row | machine() | {"options": options}])
+                longest = max(longest, time.monotonic() - begun)
+                print(setting, arm, seed, found, round(time.monotonic() - started), flush=True)
+
+
+if __name__ == "__main__":
+    main()
