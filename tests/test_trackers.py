@@ -18,7 +18,7 @@ import rnc
 from rnc.files import read_tensors
 from rnc.run.folder import TRACKERS_FILE
 from rnc.trackers import records as tracker_records
-from rnc.trackers.records import parameters_of, tracked
+from rnc.trackers.records import parameters_of, tracked, without_passwords
 from rnc.trackers.registry import TRACKERS, TrackerSpec, check_trackers
 from rnc.training.record import Record
 
@@ -223,6 +223,14 @@ def test_a_tracker_that_fails_is_told_once_and_ends_nothing(
     state = json.loads((folder / TRACKERS_FILE).read_text())
     wrote = 3 if breaks in ("scores", "close") else 0
     assert (len(state["broken"]["written"]), len(state["whole"]["written"])) == (wrote, 3)
+
+
+def test_the_message_of_a_tracker_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORD)
+    said = f"GET http://me:{KEY}@host:5000/x?api_key={KEY}&a=1: 401, user me, tried {PASSWORD}"
+    assert without_passwords(said) == (
+        "GET http://***@host:5000/x?api_key=***&a=1: 401, user me, tried ***"
+    )
 
 
 def test_a_run_that_is_stopped_ends_so_at_the_tracker(

@@ -8,6 +8,7 @@ key: those are in the environment, as each tracker has it.
 import contextlib
 import json
 import logging
+import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -26,6 +27,7 @@ from rnc.training.record import Record
 SayTracker = Callable[[str], None]
 """What is told that a tracker failed."""
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
+_SECRET_NAME = re.compile(r"(?:KEY|TOKEN|PASSWORD|SECRET)")
 _LONGEST = 300
 """Characters of an error that are shown."""
 _NOT_NUMBERS = ("stage", "epoch", "epochs")
@@ -168,13 +170,26 @@ class _Trackers:
                 action()
         except Exception as error:
             tracker.failed = True
-            what = on_one_line(f"{type(error).__name__}: {error}")[:_LONGEST]
+            what = on_one_line(without_passwords(f"{type(error).__name__}: {error}"))[:_LONGEST]
             self.say(f"The tracker {tracker.name} failed; training goes on without it. {what}")
 
     def _save(self) -> None:
         state = {one.name: vars(one.state) for one in self.trackers}
         with contextlib.suppress(OSError):  # a full disk ends what matters more, with a message
             write_json(self.folder / TRACKERS_FILE, state)
+
+
+def without_passwords(message: str) -> str:
+    """A message without passwords of addresses, and without keys of the environment.
+
+    >>> without_passwords("https://me:secret@host/?token=abc failed")
+    'https://***@host/?token=*** failed'
+    """
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= 6:
+            message = message.replace(value, "***")
+    message = re.sub(r"://[^/\s@]*@", "://***@", message)
+    return re.sub(rf"({_SECRET_NAME.pattern}\w*=)[^&\s]+", r"\1***", message, flags=re.IGNORECASE)
 
 
 def parameters_of(run: RunFolder) -> dict[str, str]:
