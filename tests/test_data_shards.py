@@ -1,5 +1,6 @@
 """Folders and shards as others keep them give the same table, and what is wrong is named."""
 
+import contextlib
 import io
 import json
 import tarfile
@@ -17,6 +18,7 @@ from rnc.data import Table, read_table
 from rnc.data.errors import DataError
 from rnc.data.images import decode
 from rnc.data.raw import read_inputs
+from rnc.data.tar import tar_members
 
 AGES = np.arange(30) * 3.0
 SPLITS = {"train": range(20), "validation": range(20, 25), "test": range(25, 30)}
@@ -131,6 +133,38 @@ def test_a_picture_that_changed_in_a_shard_is_decoded_again(tmp_path: Path) -> N
     train = before.rows("train")
     assert (before.x[train] != after.x[after.rows("train")]).any()
     np.testing.assert_array_equal(before.x[before.rows("test")], after.x[after.rows("test")])
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_files_of_a_tar_are_where_tarfile_finds_them(form: int, tmp_path: Path) -> None:
+    names = ["a.png", "b/" * 40 + "c.png", "ü" * 40 + ".png", "empty.json"]
+    names += [] if form == tarfile.USTAR_FORMAT else ["d/" * 200 + "x.png"]
+    with tarfile.open(tmp_path / "x.tar", "w", format=form) as archive:
+        for i, name in enumerate(names):
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = 0 if name == "empty.json" else 100 * i + 1, 1.5
+            archive.addfile(info, io.BytesIO(bytes(info.size)))
+            folder = tarfile.TarInfo(f"folder{i}")
+            folder.type = tarfile.DIRTYPE
+            archive.addfile(folder)
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        expected = [(m.name, m.offset_data, m.size) for m in archive if m.isreg()]
+    assert list(tar_members((tmp_path / "x.tar").read_bytes())) == expected
+    assert len(expected) == len(names)
+
+
+def test_any_damage_to_a_tar_is_noticed_or_harmless(tmp_path: Path) -> None:
+    whole = write_tar(tmp_path / "x.tar", {"1.png": png(1), "1.json": b"{}"}).read_bytes()
+    members = list(tar_members(whole))
+    for length in range(0, len(whole), 97):
+        with contextlib.suppress(ValueError):
+            assert list(tar_members(whole[:length])) == members  # the padding at the end was cut
+    random = np.random.default_rng(0)
+    for _ in range(300):
+        bad = bytearray(whole)
+        bad[random.integers(512)] ^= 1 << random.integers(8)
+        with pytest.raises(ValueError, match=r"begins no file|no size|ends"):
+            list(tar_members(bytes(bad)))
 
 
 def test_texts_beside_a_picture_are_columns(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Decoding(NamedTuple):
 
 
 def load_images(
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     side: int,
     *,
     channels: int = 3,

@@ -1,5 +1,6 @@
 """Inputs of a model: columns, signals and pixels from arrays, images from files."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -120,7 +121,7 @@ class ImageRows:
     place: str
     """The table, folder or file that names them, for messages."""
     names: list[str]
-    files: list[Path]
+    files: Sequence[str | Path]
     rows: list[int] | None
     """Their numbers in a table, or None."""
     identity: str
@@ -144,7 +145,7 @@ class ImageRows:
             )
         names = ["" if pd.isna(value) else str(value).strip() for value in values]
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
-        files = [folder / name for name in names]
+        files = [os.path.join(folder, name) for name in names]  # noqa: PTH118  # a fifth of a Path
         names = [name if (member := member_of(name)) is None else member.shown for name in names]
         return cls(place, names, files, frame.index.tolist(), identity)
 

@@ -79,7 +79,7 @@ def check_shape(x: Pixels, preprocessing: Mapping[str, Any], place: str) -> Pixe
     return x
 
 
-def whole_pixels(file: Path, preprocessing: Mapping[str, Any]) -> Pixels:
+def whole_pixels(file: str | Path, preprocessing: Mapping[str, Any]) -> Pixels:
     """A file for a model that was trained on arrays, which is not scaled: (c, h, w)."""
     with Image.open(opened_picture(file), formats=readable_formats()) as picture:
         return _pixels_of_one(picture, preprocessing, 0, "the picture")

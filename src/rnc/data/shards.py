@@ -12,8 +12,8 @@ added.
 
 import json
 import re
-import tarfile
 from collections.abc import Callable, Iterable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from rnc.data.images import IMAGE_SUFFIXES
 from rnc.data.names import check_names
 from rnc.data.packed import in_column, in_tar, mapped_arrow, member_of
 from rnc.data.splits import split_word
+from rnc.data.tar import TarMember, tar_members
 
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _SHARDS = (".tar", ".parquet", ".arrow")
@@ -188,12 +189,10 @@ def read_tar(source: Path) -> pd.DataFrame:
     """
     samples: dict[str, dict[str, Any]] = {}
     try:
-        with tarfile.open(source, "r:") as archive:
-            for info in archive:
-                archive.members = []  # type: ignore[attr-defined]  # or it keeps all of them
-                if info.isreg() and not info.issparse():
-                    _take(samples, source, archive, info)
-    except (tarfile.TarError, OSError, EOFError) as error:
+        with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            for member in tar_members(content):
+                _take(samples, source, content, member)
+    except (OSError, ValueError) as error:
         raise DataError(
             f"{source} cannot be read as a tar file ({error}). Is it whole, and not compressed?"
         ) from error
@@ -210,9 +209,9 @@ def read_tar(source: Path) -> pd.DataFrame:
 
 
 def _take(
-    samples: dict[str, dict[str, Any]], source: Path, archive: tarfile.TarFile, info: Any
+    samples: dict[str, dict[str, Any]], source: Path, archive: mmap, member: TarMember
 ) -> None:
-    folder, _, file = info.name.rpartition("/")
+    folder, _, file = member.name.rpartition("/")
     stem, _, suffix = file.partition(".")
     if not stem:  # a hidden file
         return
@@ -221,11 +220,10 @@ def _take(
     if f".{suffix.lower().rpartition('.')[2]}" in IMAGE_SUFFIXES:
         if _PICTURE in row:
             raise DataError(f"{source}: sample {key} has two pictures; expected one.")
-        row[_PICTURE] = in_tar(source.name, info.offset_data, info.size, info.name)
+        row[_PICTURE] = in_tar(source.name, member.offset, member.size, member.name)
         return
-    content = archive.extractfile(info)
-    assert content is not None
-    for name, value in _columns(suffix.lower(), content.read(), f"{source}: {info.name}"):
+    content = archive[member.offset : member.offset + member.size]
+    for name, value in _columns(suffix.lower(), content, f"{source}: {member.name}"):
         if name in row:
             raise DataError(f"{source}: sample {key} has {name} twice.")
         row[name] = value

@@ -34,7 +34,7 @@ class Stamp(NamedTuple):
     digest: str = ""
 
 
-def stamps_of(files: Sequence[Path], known: Mapping[str, Stamp]) -> list[Stamp]:
+def stamps_of(files: Sequence[str | Path], known: Mapping[str, Stamp]) -> list[Stamp]:
     """Stamps of all files in order; those that are as a known stamp says are not read."""
     stamps = [_status(file) for file in files]
     for i, stamp in enumerate(stamps):
@@ -66,7 +66,7 @@ def copies(digests: Sequence[str]) -> list[list[int]]:
     return [rows for rows in places.values() if len(rows) > 1]
 
 
-def _status(file: Path) -> Stamp:
+def _status(file: str | Path) -> Stamp:
     # This runs for every file at every start; pathlib takes several times as long.
     path = os.path.abspath(file)  # noqa: PTH100
     with suppress(OSError, ValueError):

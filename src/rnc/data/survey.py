@@ -37,7 +37,7 @@ class Survey(NamedTuple):
         )
 
 
-def survey(files: Sequence[Path]) -> Survey:
+def survey(files: Sequence[str | Path]) -> Survey:
     """Look at up to 1,000 files, and at the others only while all of them are grey."""
     chosen = np.unique(np.linspace(0, len(files) - 1, _SURVEYED).astype(int))
     rest = np.setdiff1d(np.arange(len(files)), chosen)
@@ -62,7 +62,7 @@ class _Header(NamedTuple):
     size: tuple[int, int]
 
 
-def _header(file: Path) -> _Header | None:
+def _header(file: str | Path) -> _Header | None:
     try:
         with Image.open(opened_picture(file), formats=readable_formats()) as image:
             return _Header(image.mode, image.size)

@@ -1,0 +1,152 @@
+"""Many small pictures in tar shards: memory while they are read and trained on, and the pace.
+
+    python benchmarks/shards.py write FOLDER --rows 1000000
+    python benchmarks/shards.py train FOLDER --epochs 3 --out benchmarks/results/shards.csv
+
+`write` makes shards of 100,000 pictures of 32 pixels (2,000 different ones, again and again), each
+with a .json. `train` reads them into the cache in a process of its own, a second time from the
+cache, and trains an encoder by RnC in one process with the samples kept on the GPU and in one with
+them mapped from disk. Of each: the seconds; the peak of memory that the process owns (RssAnon),
+without pages of files, which the system takes back when it needs them; and that with them (VmHWM).
+"""
+
+import argparse
+import io
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from results_file import append_rows
+
+SIDE, SHARD, DIFFERENT = 32, 100_000, 2000
+STEPS = ("read", "read again", "resident", "mapped")
+
+
+def write_shard(file: Path, first: int, rows: int) -> None:
+    """One tar file; one row in a hundred validates, one tests."""
+    pictures = []
+    for i in range(DIFFERENT):
+        pixels = np.random.default_rng(i).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
+        pixels[:] = pixels[:4].repeat(8, axis=0)
+        content = io.BytesIO()
+        Image.fromarray(pixels).save(content, "JPEG")
+        pictures.append(content.getvalue())
+    with tarfile.open(file, "w") as archive:
+        for i in range(first, first + rows):
+            split = {0: "val", 1: "test"}.get(i % 100, "train")
+            row = json.dumps({"age": i % DIFFERENT, "split": split}).encode()
+            for suffix, content in (("jpg", pictures[i % DIFFERENT]), ("json", row)):
+                info = tarfile.TarInfo(f"{i:07d}.{suffix}")
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+
+
+def write(folder: Path, rows: int) -> None:
+    """All shards, several at once."""
+    folder.mkdir(parents=True)
+    with ProcessPoolExecutor() as pool:
+        jobs = [
+            pool.submit(write_shard, folder / f"part-{i:03d}.tar", start, min(SHARD, rows - start))
+            for i, start in enumerate(range(0, rows, SHARD))
+        ]
+        for job in jobs:
+            job.result()
+
+
+class Memory(threading.Thread):
+    """The peak of what the process owns, looked at ten times a second."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak = 0
+
+    def run(self) -> None:
+        """Look until the process ends."""
+        while True:
+            self.peak = max(self.peak, status("RssAnon"))
+            time.sleep(0.1)
+
+
+def status(name: str) -> int:
+    """A line of the process's status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def step(folder: Path, name: str, epochs: int, cache: Path) -> dict[str, object]:
+    """One line of the results."""
+    from rnc.config import FitConfig
+    from rnc.data import read_table
+    from rnc.training.recipes import build_regressor, train
+
+    memory = Memory()
+    before = status("RssAnon")
+    memory.start()
+    start = time.perf_counter()
+    table = read_table(folder, target="age", image_size=SIDE, fit="stretch", cache=cache)
+    seconds = time.perf_counter() - start
+    if name in ("resident", "mapped"):
+        resident = "on" if name == "resident" else "off"
+        config = FitConfig(
+            preset="paper", encoder="resnet18", image_size=SIDE, epochs=epochs, resident=resident
+        )
+        model = build_regressor(table, config)
+        records = []
+        for record in train(model, table, config):
+            if record.stage != "encoder":
+                break
+            records.append(record.seconds)
+            if len(records) == epochs:
+                break
+        seconds = statistics.median(records[1:] or records)
+    return {
+        "step": name,
+        "rows": len(table),
+        "pixel_mb": round(table.x.nbytes / 1e6),
+        "seconds": f"{seconds:.4g}",
+        "owned_mb": round((memory.peak) / 1e6),
+        "owned_at_start_mb": round(before / 1e6),
+        "with_pages_mb": round(status("VmHWM") / 1e6),
+        "hardware": torch.cuda.get_device_name()
+        if torch.cuda.is_available()
+        else platform.machine(),
+        "torch": torch.__version__,
+    }
+
+
+def main() -> None:
+    """Write shards, or measure what becomes of them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("job", choices=["write", "train", *STEPS])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
+    parser.add_argument("--cache", type=Path, default=Path("shards-cache"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shards.csv"))
+    args = parser.parse_args()
+    if args.job == "write":
+        write(args.folder, args.rows)
+    elif args.job != "train":
+        row = step(args.folder, args.job, args.epochs, args.cache)
+        append_rows(args.out, [row])
+        print(row)
+    else:
+        options = ["--epochs", f"{args.epochs}", "--cache", args.cache, "--out", args.out]
+        for name in args.steps:
+            subprocess.run([sys.executable, __file__, name, args.folder, *options], check=True)
+
+
+if __name__ == "__main__":
+    main()
