@@ -4,10 +4,11 @@
     python benchmarks/shards.py train FOLDER --epochs 3 --out benchmarks/results/shards.csv
 
 `write` makes shards of 100,000 pictures of 32 pixels (2,000 different ones, again and again), each
-with a .json. `train` reads them into the cache in a process of its own, a second time from the
-cache, and trains an encoder by RnC in one process with the samples kept on the GPU and in one with
-them mapped from disk. Of each: the seconds; the peak of memory that the process owns (RssAnon),
-without pages of files, which the system takes back when it needs them; and that with them (VmHWM).
+with a .json. `train` reads them into the cache in a process of its own, from the cache in a second
+one, and in a third trains an encoder by RnC, first with the samples mapped from disk, then with
+them kept on the GPU. Of each: the seconds, of an epoch where one trains; the peak of memory
+that the process owns (RssAnon), without pages of files, which the system takes back when it needs
+them; and that with them (VmHWM).
 """
 
 import argparse
@@ -20,8 +21,11 @@ import sys
 import tarfile
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +33,12 @@ from PIL import Image
 
 from results_file import append_rows
 
+if TYPE_CHECKING:
+    from rnc.config import Switch
+    from rnc.data import Table
+
 SIDE, SHARD, DIFFERENT = 32, 100_000, 2000
-STEPS = ("read", "read again", "resident", "mapped")
+STEPS = ("read", "read again", "pace")
 
 
 def write_shard(file: Path, first: int, rows: int) -> None:
@@ -69,7 +77,7 @@ class Memory(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.peak = 0
+        self.first = self.peak = status("RssAnon")
 
     def run(self) -> None:
         """Look until the process ends."""
@@ -84,45 +92,57 @@ def status(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
-def step(folder: Path, name: str, epochs: int, cache: Path) -> dict[str, object]:
-    """One line of the results."""
-    from rnc.config import FitConfig
+class Measured(NamedTuple):
+    """What the lines of the results have in common."""
+
+    rows: int
+    pixel_bytes: int
+    memory: Memory
+
+    def line(self, name: str, seconds: float) -> dict[str, object]:
+        """One line, with the peaks so far."""
+        gpu = torch.cuda.is_available()
+        return {
+            "step": name,
+            "rows": self.rows,
+            "pixel_mb": round(self.pixel_bytes / 1e6),
+            "seconds": f"{seconds:.4g}",
+            "owned_mb": round(self.memory.peak / 1e6),
+            "owned_at_start_mb": round(self.memory.first / 1e6),
+            "with_pages_mb": round(status("VmHWM") / 1e6),
+            "hardware": torch.cuda.get_device_name() if gpu else platform.machine(),
+            "torch": torch.__version__,
+        }
+
+
+def lines(folder: Path, name: str, epochs: int, cache: Path) -> Iterator[dict[str, object]]:
+    """The lines of one process."""
     from rnc.data import read_table
-    from rnc.training.recipes import build_regressor, train
 
     memory = Memory()
-    before = status("RssAnon")
     memory.start()
     start = time.perf_counter()
     table = read_table(folder, target="age", image_size=SIDE, fit="stretch", cache=cache)
-    seconds = time.perf_counter() - start
-    if name in ("resident", "mapped"):
-        resident = "on" if name == "resident" else "off"
-        config = FitConfig(
-            preset="paper", encoder="resnet18", image_size=SIDE, epochs=epochs, resident=resident
-        )
-        model = build_regressor(table, config)
-        records = []
-        for record in train(model, table, config):
-            if record.stage != "encoder":
-                break
-            records.append(record.seconds)
-            if len(records) == epochs:
-                break
-        seconds = statistics.median(records[1:] or records)
-    return {
-        "step": name,
-        "rows": len(table),
-        "pixel_mb": round(table.x.nbytes / 1e6),
-        "seconds": f"{seconds:.4g}",
-        "owned_mb": round((memory.peak) / 1e6),
-        "owned_at_start_mb": round(before / 1e6),
-        "with_pages_mb": round(status("VmHWM") / 1e6),
-        "hardware": torch.cuda.get_device_name()
-        if torch.cuda.is_available()
-        else platform.machine(),
-        "torch": torch.__version__,
-    }
+    found = Measured(len(table), table.x.nbytes, memory)
+    if name != "pace":
+        yield found.line(name, time.perf_counter() - start)
+        return
+    for resident in ("off", "on"):
+        seconds = epoch_seconds(table, resident, epochs)
+        yield found.line("resident" if resident == "on" else "mapped", seconds)
+
+
+def epoch_seconds(table: "Table", resident: "Switch", epochs: int) -> float:
+    """Seconds of an epoch after the first."""
+    from rnc.config import FitConfig
+    from rnc.training.recipes import build_regressor, train
+
+    config = FitConfig(
+        preset="paper", encoder="resnet18", image_size=SIDE, epochs=epochs, resident=resident
+    )
+    records = train(build_regressor(table, config), table, config)
+    seconds = [record.seconds for record in islice(records, epochs)]
+    return statistics.median(seconds[1:] or seconds)
 
 
 def main() -> None:
@@ -139,9 +159,9 @@ def main() -> None:
     if args.job == "write":
         write(args.folder, args.rows)
     elif args.job != "train":
-        row = step(args.folder, args.job, args.epochs, args.cache)
-        append_rows(args.out, [row])
-        print(row)
+        for line in lines(args.folder, args.job, args.epochs, args.cache):
+            append_rows(args.out, [line])
+            print(line, flush=True)
     else:
         options = ["--epochs", f"{args.epochs}", "--cache", args.cache, "--out", args.out]
         for name in args.steps:
