@@ -2,10 +2,14 @@
 
 import io
 import json
+import struct
 import threading
+import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import anyio
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,8 +38,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"table": table_run(folder), "image": photo_run(folder), "signal": signal_run(folder)}
 
 
+@cache
+def served_run(run: Path) -> ServedModel:
+    return ServedModel.load(run, device="cpu")
+
+
 def client(run: Path, *, from_data: bool = False, **limits: Any) -> TestClient:
-    served = ServedModel.load(run, device="cpu")
+    served = served_run(run)
     pictures = find_pictures(served, from_data=from_data)
     app = make_app(Service(served, ServeLimits(**limits), pictures), hosts_of("127.0.0.1", ()))
     return TestClient(app, base_url="http://127.0.0.1:8000")
@@ -127,8 +136,6 @@ def test_what_the_model_is_and_its_schema(runs: dict[str, Path]) -> None:
 
 def bomb() -> bytes:
     """A PNG of 40,000 x 40,000 black pixels, by its header only."""
-    import struct
-    import zlib
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -253,6 +260,27 @@ def test_one_request_too_many_is_told_to_come_back(runs: dict[str, Path]) -> Non
         web.app.state.service.busy = 0
         answered(web.post("/predict", json={"rows": ROWS}))
         assert web.app.state.service.busy == 0
+
+
+def test_a_request_that_does_not_arrive_is_let_go(runs: dict[str, Path]) -> None:
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep(30)
+        raise AssertionError("nobody waits so long")
+
+    async def post() -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+        scope = {"type": "http", "method": "POST", "path": "/predict", "query_string": b""}
+        await client(runs["table"], seconds=0.05).app(scope | {"headers": headers}, receive, send)
+        return sent
+
+    start, body = anyio.run(post)
+    assert start["status"] == 408
+    assert "0.05 seconds" in json.loads(body["body"])["error"]["message"]
 
 
 def test_a_run_without_intervals_and_neighbours_says_so(

@@ -134,7 +134,8 @@ def hub_errors(what: str, *, writes: bool = False) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "requests"):
             raise
-        raise ConnectionError(f"{what}: {_NO_NETWORK}") from None
+        words = "the hub cannot be reached. Is there a network?" if writes else _NO_NETWORK
+        raise ConnectionError(f"{what}: {words}") from None
 
 
 _NO_NETWORK = "the hub cannot be reached, and the cache does not have it. Is there a network?"

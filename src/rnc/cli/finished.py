@@ -257,10 +257,12 @@ def export(
     run: Folder, out: Annotated[Path | None, "default: model.onnx in the run"] = None
 ) -> None:
     """Write the model as ONNX and check it against PyTorch (extra: export)."""
+    from rnc.hub import is_hub_address
     from rnc.model import Regressor
     from rnc.run.export import export_onnx
 
     with friendly():
-        path = out or run / "model.onnx"
+        place = Path() if is_hub_address(run) else run
+        path = out or place / "model.onnx"
         export_onnx(Regressor.load(run), path)
         stdout().print(f"Written and checked: {path}")

@@ -51,14 +51,13 @@ def serve(
                 "rnc serve needs the packages fastapi, uvicorn and python-multipart: "
                 "pip install 'rank-n-contrast[serve]'."
             ) from error
-        from rnc.hub import local_folder
         from rnc.serve.limits import ServeLimits
         from rnc.serve.pictures import find_pictures
         from rnc.serve.served import ServedModel
 
         limits = ServeLimits(max_mb, max_files, max_rows, max_megapixels, max_requests)
         bound = bind(host, port)
-        served = ServedModel.load(local_folder(run), device=device, neighbours=neighbours)
+        served = ServedModel.load(run, device=device, neighbours=neighbours)
         found = find_pictures(served, from_data=pictures)
         service = Service(served, limits, found, batch_rows)
         app = make_app(service, hosts_of(host, allow_host or ()))

@@ -60,7 +60,7 @@ def _data(run: RunFolder) -> str:
     lines = [f"It was trained on {_KINDS.get(model['kind'], model['kind'])} ({rows} rows)."]
     columns = (model.get("preprocessing") or {}).get("columns")
     if columns:
-        named = [f"`{_plain(column['name'])}` ({column['type']})" for column in columns]
+        named = [f"{_code(column['name'])} ({column['type']})" for column in columns]
         more = f" and {len(named) - 50} more" if len(named) > 50 else ""
         lines.append(f"Columns: {', '.join(named[:50])}{more}.")
     for i, target in enumerate(run.targets):
@@ -68,7 +68,7 @@ def _data(run: RunFolder) -> str:
             known = run.train_targets[:, i]
             low, middle, high = np.nanquantile(known, [0.01, 0.5, 0.99])
             lines.append(
-                f"`{_plain(target)}` in training: median {middle:.4g}, 98% of rows from {low:.4g} "
+                f"{_code(target)} in training: median {middle:.4g}, 98% of rows from {low:.4g} "
                 f"to {high:.4g}."
             )
     return _section("Data", "\n".join(f"- {line}" for line in lines))
@@ -86,7 +86,7 @@ def _scores(run: RunFolder) -> str:
     found = (run.scores.get("intervals") or {}).get("coverage") or {}
     said = [
         f"Intervals of {100 * float(level):.4g}% held {100 * part['coverage']:.1f}% of the test "
-        f"rows for `{_plain(target)}` (exact interval {100 * part['low']:.1f}% to "
+        f"rows for {_code(target)} (exact interval {100 * part['low']:.1f}% to "
         f"{100 * part['high']:.1f}%; mean width {part['width']:.4g})."
         for level, targets in found.items()
         for target, part in targets.items()
@@ -158,6 +158,11 @@ def _licence(licence: str | None) -> str:
 
 def _section(title: str, text: str) -> str:
     return f"## {title}\n\n{text.strip()}\n"
+
+
+def _code(text: str) -> str:
+    """A name as Markdown shows code."""
+    return f"`{' '.join(text.split()).replace('`', chr(39))}`"
 
 
 def _plain(text: str) -> str:

@@ -114,8 +114,11 @@ def predict_reply(
     pictures: NeighbourPictures | None,
 ) -> dict[str, Any]:
     """A `PredictReply`; `neighbours` is how many are shown of each row."""
+    given = {str(name): list(map(_text, inputs.columns[name].tolist())) for name in inputs.columns}
     rows = [
-        _row(served, inputs, said, i, neighbours, pictures) for i in range(len(said.predictions))
+        _row(served, str(inputs.names[i]), said, i, neighbours, pictures)
+        | {"given": {name: texts[i] for name, texts in given.items()}}
+        for i in range(len(said.predictions))
     ]
     if served.explainer is not None and said.explanation is not None:
         notes += served.explainer.note(int(said.explanation.out_of_range.sum()), len(rows))
@@ -130,7 +133,7 @@ def predict_reply(
 
 def _row(
     served: ServedModel,
-    inputs: Inputs,
+    name: str,
     said: Said,
     i: int,
     neighbours: int,
@@ -154,12 +157,11 @@ def _row(
             if found.rows[i, j] >= 0
         ]
     return {
-        "name": str(inputs.names[i]),
+        "name": name,
         "predictions": by_target(targets, said.predictions[i]),
         "intervals": intervals,
         "out_of_range": None if found is None else bool(found.out_of_range[i]),
         "neighbours": near,
-        "given": {str(name): _text(inputs.columns[name].iloc[i]) for name in inputs.columns},
         "extras": {name: finite(values[i]) for name, values in said.extras.items()},
     }
 
@@ -196,7 +198,7 @@ def model_reply(served: ServedModel, takes: str, limits: ServeLimits) -> dict[st
         ]
     run = served.run
     return {
-        "name": served.folder.resolve().name,
+        "name": served.name,
         "kind": config.kind,
         "targets": list(served.targets),
         "encoder": config.encoder,

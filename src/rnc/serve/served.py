@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rnc.data.image_cache import Decoding
 from rnc.data.raw import InputReader
 from rnc.data.source import stored_side
+from rnc.hub import is_hub_address, local_folder
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explainer, Explanation
 from rnc.metrics import Columns
 from rnc.model import Regressor
@@ -65,8 +66,11 @@ class ServedModel:
     model: Regressor
     network: Regressor | None = None
     neighbours: int = EXPLAIN_NEIGHBOURS
+    name: str = ""
+    """What the run is called; default: as its folder."""
 
     def __post_init__(self) -> None:
+        self.name = self.name or self.folder.resolve().name
         self.config, self.targets = self.model.config, self.model.config.target_names
         self._steady = self.model.steady() if self.network is None else self.network
         reference = kept_reference(self.model)
@@ -80,14 +84,16 @@ class ServedModel:
 
     @classmethod
     def load(
-        cls, folder: Path, *, device: str | None = None, neighbours: int = EXPLAIN_NEIGHBOURS
+        cls, folder: str | Path, *, device: str | None = None, neighbours: int = EXPLAIN_NEIGHBOURS
     ) -> "ServedModel":
-        """The model of a run folder; on a GPU by default, where there is one."""
+        """The model of a run, also of one on the hub; by default on a GPU, where there is one."""
         if neighbours < 0:
             raise ValueError(f"--neighbours must be 0 or more; got {neighbours}.")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        name = str(folder) if is_hub_address(folder) else ""
+        folder = local_folder(folder)
         network = None if device == "cpu" else Regressor.load(folder).steady().to(device)
-        return cls(folder, Regressor.load(folder), network, neighbours)
+        return cls(folder, Regressor.load(folder), network, neighbours, name)
 
     @cached_property
     def reader(self) -> InputReader:
