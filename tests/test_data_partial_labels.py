@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rnc.data import read_table
+from rnc.data import read_table, table_from_arrays
 from rnc.data.errors import DataError
-from rnc.data.partial_labels import ends_of_cells, ends_of_columns, ends_of_times, read_cell
+from rnc.data.target_ends import ends_of_cells, ends_of_columns, ends_of_times, read_cell
 
 INF = math.inf
 
@@ -151,3 +151,102 @@ def test_some_rows_need_exact_targets() -> None:
     frame = people().assign(age=">5")
     with pytest.raises(DataError, match="no row has an exact value of age"):
         read_table(frame, target="age", partial_labels=True)
+
+
+# ----------------------------------------------------------------------------- other ways to say it
+
+
+def test_rows_without_a_target_are_used_when_told() -> None:
+    frame = people().assign(age=[None if row % 3 == 0 else 20.0 + row for row in range(60)])
+    with pytest.raises(
+        DataError, match=r"missing in 20 of 60 rows .* --unlabelled use \(unlabelled="
+    ):
+        read_table(frame, target="age")
+    used = read_table(frame, target="age", unlabelled="use")
+    assert used.sizes == (28, 48)
+    assert used.ends is not None
+    assert np.isinf(used.ends[used.rows("partial")]).all()
+    dropped = read_table(frame, target="age", unlabelled="drop")
+    same = read_table(frame, target="age", drop_missing=True)
+    assert (dropped.ends, len(dropped), dropped.digest) == (None, 40, same.digest)
+    with pytest.raises(DataError, match="Choose one of them"):
+        read_table(frame, target="age", unlabelled="use", drop_missing=True)
+    with pytest.raises(DataError, match="use or drop; got 'keep'"):
+        read_table(frame, target="age", unlabelled="keep")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="age is missing in all 60 rows"):
+        read_table(frame.assign(age=None), target="age", unlabelled="use")
+
+
+def test_cells_in_words_are_read_when_told() -> None:
+    with pytest.raises(DataError, match=r"row 3: age is '>90'.* read with --partial-labels"):
+        read_table(people().assign(age=["7", "8", "9", ">90"] * 15), target="age")
+    with pytest.raises(DataError, match=r"row 1: age is 'ten', expected a number\.$"):
+        read_table(people().assign(age=["7", "ten", *["8"] * 58]), target="age", unlabelled="use")
+    with pytest.raises(DataError, match=r"row 1: age is 'ten', .* A target is a number, >90, <5"):
+        read_table(people().assign(age=["7", "ten"] * 30), target="age", partial_labels=True)
+
+
+def test_a_second_column_has_the_upper_ends() -> None:
+    frame = people().assign(age=np.arange(60.0), most=np.arange(60.0) + (np.arange(60) % 3 == 0))
+    frame.loc[3, "most"], frame.loc[6, "age"] = np.nan, np.nan
+    table = read_table(frame, target="age", upper_column="most")
+    assert table.ends is not None
+    np.testing.assert_array_equal(
+        table.ends[[0, 3, 6, 7], 0], [[0, 1], [3, INF], [-INF, 7], [7, 7]]
+    )
+    assert [column["name"] for column in table.preprocessing["columns"]] == ["size", "person"]
+    with pytest.raises(DataError, match=r"row 5: age goes from 5 to 2; its lower end is above"):
+        read_table(
+            frame.assign(most=[*range(5), 2, *range(6, 60)]), target="age", upper_column="most"
+        )
+    with pytest.raises(
+        DataError, match=r"--upper-column names one column for each target; got a, b"
+    ):
+        read_table(frame.assign(a=1, b=2), target="age", upper_column=["a", "b"])
+    with pytest.raises(DataError, match="--upper-column age has another use already"):
+        read_table(frame, target="age", upper_column="age")
+    with pytest.raises(DataError, match="--partial-labels and --upper-column are ways to write"):
+        read_table(frame, target="age", upper_column="most", partial_labels=True)
+
+
+def test_an_event_that_was_not_seen_is_later() -> None:
+    frame = people().assign(age=np.arange(60.0), dead=(np.arange(60) % 3 > 0).astype(int))
+    table = read_table(frame, target="age", event_column="dead")
+    assert table.ends is not None
+    np.testing.assert_array_equal(table.ends[:3, 0], [[0, INF], [1, 1], [2, 2]])
+    assert table.sizes == (28, 48)
+    assert [column["name"] for column in table.preprocessing["columns"]] == ["size", "person"]
+    with pytest.raises(DataError, match=r"row 4: dead is 2; it says whether the event was seen"):
+        read_table(frame.assign(dead=[1, 0, 1, 1, 2] * 12), target="age", event_column="dead")
+
+
+def test_arrays_may_be_known_in_part() -> None:
+    frame = people()
+    x, y = frame[["size", "person"]].to_numpy(), np.arange(60.0)
+    upper = np.where(np.arange(60) % 3 == 0, INF, y)
+    by_ends = table_from_arrays(x, y, upper=upper)
+    by_event = table_from_arrays(x, y, event=np.arange(60) % 3 > 0)
+    assert by_ends.digest == by_event.digest
+    gaps = np.where(np.isinf(upper), np.nan, y)
+    missing = table_from_arrays(x, gaps, unlabelled="use")
+    np.testing.assert_array_equal(missing.split, by_ends.split)
+    two = table_from_arrays(x, np.stack([y, gaps], axis=1), unlabelled="use")
+    assert two.ends is not None
+    np.testing.assert_array_equal(two.ends[0], [[0, 0], [-INF, INF]])
+    assert np.isnan(two.y[0, 1])
+    assert two.y[0, 0] == 0
+
+
+def test_scores_of_a_fitted_model_need_exact_targets() -> None:
+    table = read_table(people(), target="age", partial_labels=True)
+    with pytest.raises(DataError, match=r"row 0: age is missing \(20 of 60 rows are not exact\)"):
+        read_table(people(), target="age", partial_labels=True, preprocessing=table.preprocessing)
+    other = read_table(
+        people(),
+        target="age",
+        partial_labels=True,
+        preprocessing=table.preprocessing,
+        drop_missing=True,
+    )
+    assert (len(other), set(other.split), other.ends) == (40, {"test"}, None)
+    assert {skipped.reason for skipped in other.skipped} == {"its target is not exact"}

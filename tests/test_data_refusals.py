@@ -272,7 +272,7 @@ def test_table_refuses_fields_that_do_not_fit():
         replace(table, names=table.names[:2])
     with pytest.raises(DataError, match=r"y \(n, t\) and t target names; got \(5, 1\) and \('a',"):
         replace(table, target_names=("a", "b"))
-    with pytest.raises(DataError, match=r"one of train, val, test, calibration; got 'tset'"):
+    with pytest.raises(DataError, match=r"calibration, partial; got 'tset'"):
         table.rows("tset")
     assert isinstance(table, Table)
 

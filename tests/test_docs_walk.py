@@ -194,6 +194,8 @@ def write_files() -> None:
     people["age"] = (people["cm"] - 130).round().astype(int).astype(str)
     people.loc[60:, "age"] = [">90", "<5", "20-29", ""] * 7 + ["", ""]
     people.to_csv("people.csv", index=False)
+    patients = people[["cm", "kg"]].assign(days=people["cm"].round(), died=[0, 1, 1] * 30)
+    patients.to_csv("patients.csv", index=False)
     x = rng.normal(size=(80, 2, 64)).astype(np.float32)
     np.savez("ecg.npz", x=x, y=x[:, 0].std(axis=1))
     dataset_copies.agedb(Path("data"))

@@ -93,7 +93,8 @@ def test_scikit_learn_accepts_its_names(check: Any) -> None:
 def test_the_parameters_are_the_fields_of_fit_config() -> None:
     defaults = {f.name: f.default for f in dataclasses.fields(FitConfig)}
     defaults["random_state"] = defaults.pop("seed")
-    defaults |= {"validation_fraction": 0.1, "calibration_share": 0.0, "verbose": 0}
+    defaults |= {"validation_fraction": 0.1, "calibration_share": 0.0, "unlabelled": None}
+    defaults["verbose"] = 0
     assert RnCRegressor().get_params() == defaults
 
 

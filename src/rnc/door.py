@@ -29,7 +29,10 @@ _OF_FIT = tuple(field.name for field in dataclasses.fields(FitConfig))
 _OF_SOURCE = tuple(
     f.name for f in dataclasses.fields(DataSource) if f.name not in ("source", "dataset")
 )
-_ONE_OR_MORE = ("target", "feature_columns", "exclude_columns", "subgroup_columns")
+_ONE_OR_MORE = (
+    *("target", "feature_columns", "exclude_columns", "subgroup_columns"),
+    *("upper_column", "event_column"),
+)
 
 
 def fit(

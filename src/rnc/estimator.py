@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self
@@ -27,8 +28,18 @@ from rnc.config import (
     Teaching,
     TestViews,
 )
+from rnc.data.errors import DataWarning
+from rnc.data.partial_labels import Unlabelled
 from rnc.data.table import Table, table_from_arrays
-from rnc.estimator_rows import checked_weights, fractions_of, names_of, validated_by_training_rows
+from rnc.estimator_rows import (
+    by_rows_of_x,
+    checked_targets,
+    checked_weights,
+    fractions_of,
+    has_targets,
+    names_of,
+    validated_by_training_rows,
+)
 from rnc.heads import PerTarget
 from rnc.heads.registry import HeadOptions
 from rnc.intervals import Intervals
@@ -38,6 +49,7 @@ from rnc.model import Regressor
 from rnc.model.asked import Output, of_one_target
 from rnc.model.intervals import calibrate
 from rnc.run.reference import reference_of
+from rnc.training.partial_rows import unused_words
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
 
@@ -73,6 +85,8 @@ class RnCRegressor(
         calibration_share: share of the rows that are left over from validation to calibrate
             intervals on, and for nothing else. With 0, those of validation do that, too; coverage
             can then be a little below the promise, since they chose the epoch.
+        unlabelled: "use" trains the encoder on rows whose y is NaN, too, "drop" leaves them out;
+            None does not allow them.
         verbose: 1 prints a line per epoch.
 
     Attributes:
@@ -163,6 +177,7 @@ class RnCRegressor(
         random_state: int | np.random.RandomState | None = 0,
         validation_fraction: float = 0.1,
         calibration_share: float = 0.0,
+        unlabelled: Unlabelled | None = None,
         verbose: int = 0,
     ) -> None:
         parameters = {name: value for name, value in locals().items() if name != "self"}
@@ -176,6 +191,7 @@ class RnCRegressor(
         sample_weight: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ) -> Self:
         """Train a model.
 
@@ -185,15 +201,19 @@ class RnCRegressor(
             sample_weight: (n,) what each row counts, from 0 on: as an anchor of RnC, in the loss of
                 the head, and in the error that chooses on the rows kept for validation.
             groups: (n,) rows of one group (a person, a patient) train or validate together.
+            upper: upper ends of targets that are known in part, in the shape of y, which then has
+                the lower ones: -inf and inf are open ends. Such rows train the encoder, and nothing
+                else sees them: docs/labels.md.
         """
         inputs = self._checked(X, reset=True)
-        targets = self._checked_targets(y)
+        targets, highest = checked_targets(self, y, upper)
         weights = checked_weights(sample_weight, len(targets))
         utils.check_consistent_length(inputs, targets, groups)
         config = self._config()
         group = None if groups is None else np.asarray(groups)
         share = self.validation_fraction
-        fractions = fractions_of(share, targets, group, weights, config.seed)
+        known = has_targets(targets, highest)
+        fractions = fractions_of(share, targets, group, weights, config.seed, known)
         table = table_from_arrays(
             inputs,
             targets,
@@ -202,12 +222,16 @@ class RnCRegressor(
             fractions=fractions,
             split_seed=config.seed,
             calibration_share=self.calibration_share,
+            unlabelled=self.unlabelled,
+            upper=highest,
         )
+        for note in unused_words(table, config):
+            warnings.warn(note, DataWarning, stacklevel=2)
         table = dataclasses.replace(table, target_names=names_of(y) or table.target_names)
         if fractions[1] == 0:
             table = validated_by_training_rows(table)
         if config.batch_size is not None:
-            batch_size = min(config.batch_size, len(table.rows("train")))
+            batch_size = min(config.batch_size, config.trained(table.sizes).encoder)
             config = dataclasses.replace(config, batch_size=batch_size)
         config = dataclasses.replace(config, queue=min(config.queue, len(table.rows("train"))))
         encoder = copy.deepcopy(self.encoder) if isinstance(self.encoder, nn.Module) else None
@@ -215,7 +239,7 @@ class RnCRegressor(
         with torch.random.fork_rng(range(torch.cuda.device_count()) if touches_gpus else ()):
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
-        model.reference = reference_of(model, table)
+        model.reference = by_rows_of_x(reference_of(model, table), table)
         if fractions[1] or self.calibration_share:  # else validation rows are those of training
             model.calibration = calibrate(model, table, period=config.period)
         self.model_, self.history_ = model, history
@@ -302,7 +326,7 @@ class RnCRegressor(
         return inputs
 
     def _config(self) -> FitConfig:
-        own = {"random_state", "validation_fraction", "calibration_share", "verbose"}
+        own = {"random_state", "validation_fraction", "calibration_share", "unlabelled", "verbose"}
         fields = {name: value for name, value in self.get_params().items() if name not in own}
         if isinstance(self.encoder, nn.Module):
             del fields["encoder"]
@@ -334,14 +358,6 @@ class RnCRegressor(
         if reset or array.ndim == 2:  # channels are checked with the rest of an image or a signal
             validation.validate_data(self, X, reset=reset, skip_check_array=True)
         return array
-
-    def _checked_targets(self, y: ArrayLike) -> NDArray[np.float64]:
-        if y is None:
-            raise ValueError("RnCRegressor requires y to be passed, but the target y is None.")
-        targets: NDArray[np.float64] = utils.check_array(
-            y, dtype=np.float64, ensure_2d=False, estimator=self, input_name="y"
-        )
-        return targets
 
     def __sklearn_tags__(self) -> utils.Tags:
         tags = super().__sklearn_tags__()

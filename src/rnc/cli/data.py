@@ -53,9 +53,18 @@ class DataFlags:
         ),
     ] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
+    unlabelled: Annotated[
+        Literal["use", "drop"] | None, "rows without a target: train the encoder on them, or not"
+    ] = None
     partial_labels: Annotated[
-        bool, "train RnC on rows whose target is empty, >90 or 20-29, too: docs/labels.md"
+        bool, "targets may be >90, <5, 20-29 or empty: such rows train the encoder"
     ] = False
+    upper_column: Annotated[
+        list[str] | None, "upper end of the target; its own column is the lower end"
+    ] = None
+    event_column: Annotated[
+        list[str] | None, "the target is a time: 1, of the event; 0, the event came later"
+    ] = None
     skip_bad: SkipBad = False
     fit: Annotated[
         Literal["crop", "pad", "stretch"],
@@ -112,7 +121,10 @@ def source_of(flags: DataFlags) -> "DataSource":
         weight_column=flags.weight_column,
         decimal=flags.decimal,
         drop_missing=flags.drop_missing,
+        unlabelled=flags.unlabelled,
         partial_labels=flags.partial_labels,
+        upper_column=tuple(flags.upper_column or ()),
+        event_column=tuple(flags.event_column or ()),
         skip_bad=flags.skip_bad,
         fit=flags.fit,
         channels=flags.channels,
@@ -184,7 +196,7 @@ def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any
 def describe(table: "Table") -> None:
     """Say what was read, what becomes of each column of a table, and what a user should know."""
     from rnc.data.splits import ALL_SPLITS, SPLITS
-    from rnc.data.summary import column_lines, leaks
+    from rnc.data.summary import column_lines, label_lines, leaks
 
     numbers = {split: len(table.rows(split)) for split in ALL_SPLITS}
     counts = ", ".join(f"{n} {split}" for split, n in numbers.items() if n or split in SPLITS)
@@ -196,6 +208,8 @@ def describe(table: "Table") -> None:
     if table.weight is not None:
         low, high = table.weight.min(), table.weight.max()
         lines[0] += f", rows weigh {low:g} to {high:g}"
+    if table.ends is not None:
+        lines += [f"  {line}" for line in label_lines(table.ends, table.target_names)]
     lines += [f"  {line}" for line in column_lines(table.preprocessing, table.gap_cells)]
     lines += [
         f"warning: {column} is {target} but for a factor and an offset. If it is not known for new "

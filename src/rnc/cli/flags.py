@@ -15,8 +15,8 @@ from typer.models import ArgumentInfo
 _LISTED = {
     "": "out target images preset scheme encoder epochs batch_size image_size seed device",
     "Data": """image_column feature_column exclude_column split_column group_column subgroup_column
-        weight_column fractions split_seed calibration_share decimal drop_missing skip_bad fit
-        channels root dataset_option""",
+        weight_column fractions split_seed calibration_share decimal drop_missing unlabelled
+        partial_labels upper_column event_column skip_bad fit channels root dataset_option""",
     "Method": """objective head head_options low high step label_distance period similarity
         temperature positives rnc_weight teacher teacher_margin contrast_temperature projection_size
         prototypes regularizer regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth

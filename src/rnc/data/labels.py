@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.columns import as_text, finite_numbers, nested
+from rnc.data.columns import as_text, nested
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.names import NumberedRows, names_of_rows
@@ -23,6 +23,7 @@ from rnc.data.splits import (
     split_word,
     take_calibration,
 )
+from rnc.data.target_ends import exact_numbers
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,14 @@ class ColumnRoles:
     group: str | None = None
     subgroup: tuple[str, ...] = ()
     weight: str | None = None
+    upper: tuple[str, ...] = ()
+    """The upper ends of the targets, one for each, whose own columns have the lower ones."""
+    event: tuple[str, ...] = ()
+    """Whether each target, a time, is that of the event (1), or the event came later (0)."""
 
     def reserved(self) -> list[str]:
-        """Columns that cannot be features: targets, split, group and weight."""
-        others = (self.split, self.group, self.weight)
+        """Columns that cannot be features: all but subgroups."""
+        others = (self.split, self.group, self.weight, *self.upper, *self.event)
         return [*self.targets, *(name for name in others if name is not None)]
 
 
@@ -72,6 +77,11 @@ class LabelColumns:
         )
 
 
+def several(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names of columns; a text is one of them."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def find_columns(
     frame: pd.DataFrame, asked: ColumnRoles, place: str, *, arrays: bool
 ) -> ColumnRoles:
@@ -101,6 +111,7 @@ def find_columns(
     roles = replace(asked, split=split, group=group, weight=weight)
     for name in (*roles.reserved(), *roles.subgroup):
         column(frame, name, place)
+    check_ends(roles, place)
     for other, what in ((split, "split"), (group, "group"), (weight, "weight")):
         if other in targets:
             raise DataError(f"{place}: {other!r} cannot be a target and the {what} column, too.")
@@ -109,14 +120,35 @@ def find_columns(
     return roles
 
 
+def check_ends(roles: ColumnRoles, place: str) -> None:
+    """Raise unless every target has its own column of upper ends or events, or none has."""
+    for names, flag in ((roles.upper, "--upper-column"), (roles.event, "--event-column")):
+        if not names:
+            continue
+        taken = [*roles.targets, roles.split, roles.group, roles.weight, *roles.subgroup]
+        if len(names) != len(roles.targets):
+            raise DataError(
+                f"{place}: {flag} names one column for each target; got {first_few(names)} for "
+                f"{first_few(roles.targets)}."
+            )
+        if twice := [name for i, name in enumerate(names) if name in (*taken, *names[:i])]:
+            raise DataError(
+                f"{place}: {flag} {twice[0]} has another use already: as a target, a split, a "
+                "group, a weight or a subgroup. Name a column of its own."
+            )
+
+
 def read_targets(
     frame: pd.DataFrame, names: Sequence[str], place: str, *, drop_missing: bool = False
 ) -> NDArray[np.float64]:
     """Targets (n, t), finite except for NaN in rows to be dropped."""
-    y = np.stack([finite_numbers(frame[name], place) for name in names], axis=1)
+    y = np.stack([exact_numbers(frame[name], place) for name in names], axis=1)
     missing = np.isnan(y)
     is_empty = bool(missing.any(axis=1).all())
-    advice = "Fill them in, or leave these rows out with --drop-missing (drop_missing=True)."
+    advice = (
+        "Fill them in, leave these rows out with --drop-missing (drop_missing=True), or train the "
+        "encoder on them with --unlabelled use (unlabelled='use')."
+    )
     if is_empty:
         advice = "No usable rows remain; fill it in or choose another target."
     for name, gaps in zip(names, missing.T, strict=True):

@@ -1,127 +1,59 @@
-"""Targets that are known in part, as people write them: `>90`, `<5`, `20-29`, or nothing.
+"""The labels of a table whose targets may be missing or known in part, in every form of them."""
 
-    34                          exact
-    >90  >=90  90+              at least 90
-    <5  <=5                     at most 5
-    20-29  20..29  20 to 29     from 20 to 29; brackets around two numbers, too: [20, 29)
-    (an empty cell)             missing
-
-Ends count as written, open or closed: an order that needs the difference is not certain anyway.
-Two columns may hold the ends instead (`ends_of_columns`), or a time and whether it was the event's
-(`ends_of_times`): the time of an event that was not seen is at least that.
-"""
-
-import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.columns import as_booleans, as_numbers, finite_numbers
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.labels import ColumnRoles, LabelColumns, read_group, read_labels, read_values
 from rnc.data.names import names_of_rows
 from rnc.data.row_weights import read_weights
 from rnc.data.splits import PARTIAL, split_word
+from rnc.data.target_ends import ends_of_cells, ends_of_columns, ends_of_numbers, ends_of_times
 
-_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_FORMS = (
-    (re.compile(rf"(?:>=?|≥|at least|over|above)\s*({_NUMBER})"), (0, None)),
-    (re.compile(rf"({_NUMBER})\s*\+"), (0, None)),
-    (re.compile(rf"(?:<=?|≤|at most|under|below|up to)\s*({_NUMBER})"), (None, 0)),
-    (re.compile(rf"({_NUMBER})\s*(?:-|\u2013|\u2014|\.\.|to)\s*({_NUMBER})"), (0, 1)),
-    (re.compile(rf"[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]"), (0, 1)),
-)
-"""What a cell may look like, and which of its numbers is the lower and the upper end."""
-SYNTAX = "a number, >90, <5, 20-29 or an empty cell"
+Unlabelled = Literal["use", "drop"]
+"""What becomes of rows without a target."""
+ReadLabels = Callable[..., tuple[LabelColumns, NDArray[np.bool_]]]
 
 
-class Ends(NamedTuple):
-    """Between what each target lies: (n,) each; infinite where open, equal where exact."""
+def label_reader(
+    roles: ColumnRoles, partial_labels: bool, unlabelled: Unlabelled | None, drop_missing: bool
+) -> ReadLabels:
+    """What reads the labels: `read_labels` where all targets must be exact.
 
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-def ends_of_cells(values: pd.Series, place: str) -> Ends:
-    """The ends of targets in one column, of numbers or text."""
-    numbers, is_text = as_numbers(values)
-    lower, upper = (np.where(np.isnan(numbers), outside, numbers) for outside in (-np.inf, np.inf))
-    for row in np.flatnonzero(is_text):
-        cell = str(values.iloc[row])
-        found = (-np.inf, np.inf) if not cell.strip() else read_cell(cell)
-        if found is None:
-            raise DataError(
-                f"{place} row {values.index[row]}: {values.name} is {cell!r}, which is not "
-                f"understood. A target is {SYNTAX}."
-            )
-        lower[row], upper[row] = found
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        raise DataError(
-            f"{place} row {values.index[int(infinite.argmax())]}: {values.name} is infinite. A "
-            f"target is {SYNTAX}."
-        )
-    return _checked(Ends(lower, upper), values, place)
-
-
-def read_cell(text: str) -> tuple[float, float] | None:
-    """Between what a target lies that is written so; None if it is not understood.
-
-    >>> read_cell(">90"), read_cell("20 - 29"), read_cell("-5--2"), read_cell("ten")
-    ((90.0, inf), (20.0, 29.0), (-5.0, -2.0), None)
+    The options are those of `rnc.data.read_table`. Wherever targets may be known in part, rows that
+    have none are used as well, unless they are to be dropped.
     """
-    for form, (low, high) in _FORMS:
-        if match := form.fullmatch(text.strip().lower()):
-            numbers = [float(number) for number in match.groups()]
-            return (
-                -np.inf if low is None else numbers[low],
-                np.inf if high is None else numbers[high],
-            )
-    return None
-
-
-def ends_of_columns(lower: pd.Series, upper: pd.Series, place: str) -> Ends:
-    """The ends of targets in two columns; an empty cell is an open end."""
-    numbers = [finite_numbers(column, place) for column in (lower, upper)]
-    low, high = (
-        np.where(np.isnan(column), outside, column)
-        for column, outside in zip(numbers, (-np.inf, np.inf), strict=True)
-    )
-    return _checked(Ends(low, high), lower, place)
-
-
-def ends_of_times(times: pd.Series, events: pd.Series, place: str) -> Ends:
-    """Times until an event, exact where it was seen (1, yes), at least that where not (0, no)."""
-    time = finite_numbers(times, place)
-    seen, odd = as_booleans(events)
-    bad = odd | (np.isnan(seen) & ~np.isnan(time))
-    if bad.any():
-        row = int(bad.argmax())
+    if unlabelled not in (None, "use", "drop"):
         raise DataError(
-            f"{place} row {events.index[row]}: {events.name} is {events.iloc[row]!r}; it says "
-            "whether the event was seen: 1 or 0, yes or no."
+            f"unlabelled says what becomes of rows without a target: use or drop; got "
+            f"{unlabelled!r}."
         )
-    gaps = np.isnan(time)
-    lower = np.where(gaps, -np.inf, time)
-    return Ends(lower, np.where(gaps | (seen == 0), np.inf, time))
-
-
-def _checked(ends: Ends, values: pd.Series, place: str) -> Ends:
-    wrong = ends.lower > ends.upper
-    if wrong.any():
-        row = int(wrong.argmax())
+    if unlabelled == "use" and drop_missing:
         raise DataError(
-            f"{place} row {values.index[row]}: {values.name} goes from {ends.lower[row]:g} to "
-            f"{ends.upper[row]:g}; its lower end is above its upper end."
+            "--unlabelled use (unlabelled='use') trains on rows without a target, and "
+            "--drop-missing (drop_missing=True) leaves them out. Choose one of them."
         )
-    return ends
-
-
-# ------------------------------------------------------------------------------- labels of a table
+    forms = {
+        "--partial-labels": partial_labels,
+        "--upper-column": roles.upper,
+        "--event-column": roles.event,
+    }
+    if len(given := [name for name, value in forms.items() if value]) > 1:
+        raise DataError(
+            f"{' and '.join(given)} are ways to write the same thing: between what a target lies. "
+            "Use one of them."
+        )
+    drop = drop_missing or unlabelled == "drop"
+    if given or unlabelled == "use":
+        return partial(read_partial_labels, cells=partial_labels, drop_missing=drop)
+    return partial(read_labels, drop_missing=drop)
 
 
 def read_partial_labels(
@@ -129,33 +61,47 @@ def read_partial_labels(
     roles: ColumnRoles,
     place: str,
     *,
+    cells: bool = True,
     names: Sequence[str] | None = None,
     drop_missing: bool = False,
+    fitted: bool = False,
     **options: Any,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
     """As `read_labels`, with rows whose targets are not exact in a split of their own, "partial".
 
     They are training rows. A row that a column puts into another split raises, and one whose group
-    is in another split is left out.
+    is in another split is left out. For a fitted model, all must be exact, or are dropped.
+
+    Args:
+        frame: columns of all rows.
+        roles: which of them are the targets, and their upper ends or events where there are some.
+        place: for messages.
+        cells: whether cells may be such as >90.
+        names: of the rows.
+        drop_missing: leave out rows without a target.
+        fitted: whether the rows are for a fitted model.
+        options: of `read_labels`.
     """
-    ends = np.stack([_stacked(ends_of_cells(frame[name], place)) for name in roles.targets], axis=1)
+    ends = _ends(frame, roles, place, cells=cells)
     exact = (ends[..., 0] == ends[..., 1]).all(axis=1)
-    if not exact.any():
-        raise DataError(
-            f"{place}: no row has an exact value of {first_few(roles.targets)}. Heads and scores "
-            "need some: label a few rows."
-        )
-    dropped = is_missing(ends).any(axis=1) & drop_missing
+    _check_some(ends, exact, roles, place)
+    dropped = np.asarray(~exact if fitted else is_missing(ends).any(axis=1))
+    if fitted and dropped.any() and not drop_missing:
+        raise _not_exact(frame, ends, dropped, roles, place)
+    dropped &= drop_missing
     _check_training(frame[~exact & ~dropped], roles, place)
     values = {name: ends[exact, i, 0] for i, name in enumerate(roles.targets)}
     ids = np.asarray(frame.index if names is None else names)
-    own = [str(name) for name in ids[exact]]
-    known, _ = read_labels(frame[exact].assign(**values), roles, place, names=own, **options)
+    own, chosen = [str(name) for name in ids[exact]], frame[exact].assign(**values)
+    known, _ = read_labels(chosen, roles, place, names=own, fitted=fitted, **options)
     elsewhere = _elsewhere(frame, roles, exact, known, place) & ~dropped
-    skipped = [Skipped(str(row), "its target is missing") for row in frame.index[dropped]]
+    what = "not exact" if fitted else "missing"
+    skipped = [Skipped(str(row), f"its target is {what}") for row in frame.index[dropped]]
     reason = f"its target is not exact, and others of its {roles.group} are not in training"
     skipped += [Skipped(str(row), reason) for row in frame.index[elsewhere]]
     usable = ~dropped & ~elsewhere
+    if fitted:
+        return replace(known, skipped=(*known.skipped, *skipped)), usable
     kept = frame[usable]
     split = np.full(len(kept), PARTIAL, dtype="<U11")
     split[exact[usable]] = known.split
@@ -172,13 +118,61 @@ def read_partial_labels(
     ), usable
 
 
+def _ends(
+    frame: pd.DataFrame, roles: ColumnRoles, place: str, *, cells: bool
+) -> NDArray[np.float64]:
+    """Between what each target lies: (n, t, 2)."""
+    found = []
+    for i, name in enumerate(roles.targets):
+        if roles.upper:
+            ends = ends_of_columns(frame[name], frame[roles.upper[i]], place)
+        elif roles.event:
+            ends = ends_of_times(frame[name], frame[roles.event[i]], place)
+        else:
+            ends = (ends_of_cells if cells else ends_of_numbers)(frame[name], place)
+        found.append(np.stack(ends, axis=1))
+    return np.stack(found, axis=1)
+
+
+def _check_some(
+    ends: NDArray[np.float64], exact: NDArray[np.bool_], roles: ColumnRoles, place: str
+) -> None:
+    """Raise if no row has what heads and scores need."""
+    if exact.any():
+        return
+    targets = first_few(roles.targets)
+    if is_missing(ends).all():
+        raise DataError(
+            f"{place}: {targets} is missing in all {len(ends)} rows. Label some of them, or choose "
+            "another target."
+        )
+    raise DataError(
+        f"{place}: no row has an exact value of {targets}. Heads and scores need some: label a few "
+        "rows."
+    )
+
+
+def _not_exact(
+    frame: pd.DataFrame,
+    ends: NDArray[np.float64],
+    rows: NDArray[np.bool_],
+    roles: ColumnRoles,
+    place: str,
+) -> DataError:
+    row = int(rows.argmax())
+    column = int((ends[row, :, 0] != ends[row, :, 1]).argmax())
+    low, high = ends[row, column]
+    known = "missing" if is_missing(ends)[row, column] else f"between {low:g} and {high:g}"
+    return DataError(
+        f"{place} row {frame.index[row]}: {roles.targets[column]} is {known} ({rows.sum()} of "
+        f"{len(frame)} rows are not exact). Scores need exact targets: leave the others out with "
+        "--drop-missing (drop_missing=True)."
+    )
+
+
 def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Which targets nothing is known of: (n, t, 2) -> (n, t)."""
     return np.isinf(ends[..., 0]) & np.isinf(ends[..., 1])
-
-
-def _stacked(ends: Ends) -> NDArray[np.float64]:
-    return np.stack(ends, axis=1)
 
 
 def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:

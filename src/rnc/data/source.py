@@ -5,18 +5,21 @@ whatever works on the run later.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rnc.data.cache_entries import default_cache
 from rnc.data.datasets.registry import find_dataset, read_dataset
 from rnc.data.opened import OpenedData
+from rnc.data.partial_labels import Unlabelled
 from rnc.data.sources import is_data_file
 from rnc.data.splits import take_calibration
 from rnc.data.table import Table, read_table
 
 _OF_COPIES = ("source", "dataset", "dataset_options", "target", "calibration_share")
+_LEFT_OUT = ("calibration_share", "unlabelled", "partial_labels", "upper_column", "event_column")
+"""Fields that config.json has only where they are used: older versions do not know them."""
 _NOT_FOR_TABLES = ("source", "dataset", "dataset_options")
 
 
@@ -44,7 +47,10 @@ class DataSource:
     calibration_share: float = 0.0
     decimal: str | None = None
     drop_missing: bool = False
+    unlabelled: Unlabelled | None = None
     partial_labels: bool = False
+    upper_column: tuple[str, ...] = ()
+    event_column: tuple[str, ...] = ()
     skip_bad: bool = False
     fit: str = "crop"
     channels: int | None = None
@@ -65,12 +71,23 @@ class DataSource:
     def to_json(self) -> dict[str, Any]:
         """The fields that matter for this source, as config.json keeps them."""
         fields = dataclasses.asdict(self)
-        for name in ("calibration_share", "partial_labels"):
+        for name in _LEFT_OUT:
             if not fields[name]:
                 del fields[name]
         if self.is_copy:
             return {name: fields[name] for name in _OF_COPIES if name in fields}
         return {k: v for k, v in fields.items() if not k.startswith("dataset")}
+
+    @property
+    def end_columns(self) -> tuple[str, ...]:
+        """The columns that say between what the targets lie, beside their own."""
+        return (*self.upper_column, *self.event_column)
+
+    def for_columns(self, columns: Collection[str]) -> "DataSource":
+        """The same for a file with these columns: targets are exact where it has none of ends."""
+        if set(self.end_columns) & set(columns):
+            return self
+        return dataclasses.replace(self, upper_column=(), event_column=())
 
     @property
     def is_copy(self) -> bool:

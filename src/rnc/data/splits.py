@@ -226,6 +226,15 @@ def _checked_fractions(fractions: Sequence[float]) -> NDArray[np.float64]:
     return np.asarray(shares / shares.sum())
 
 
+def check_shares(fractions: Sequence[float] | None) -> None:
+    """Raise if a file is to be split without rows of train, val or test."""
+    if fractions is not None and 0 in fractions:
+        raise DataError(
+            f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
+            f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
+        )
+
+
 def check_split(
     values: Sequence[Any] | NDArray[Any],
     rows: Sequence[Any] | NDArray[Any],

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rnc.data.dates import words_of_format
 from rnc.data.features import names_of
@@ -44,6 +45,27 @@ def column_lines(
     left_out = preprocessing.get("left_out", {})
     lines.append(_line("left out", [f"{name} {why}" for name, why in left_out.items()], "; "))
     return [line for line in lines if line]
+
+
+def label_lines(ends: NDArray[np.float64], names: Sequence[str]) -> list[str]:
+    """A line per target: how many are exact, intervals, censored or missing, of ends (n, t, 2).
+
+    >>> ends = np.array([[[3, 3]], [[2, 5]], [[90, np.inf]], [[-np.inf, np.inf]]])
+    >>> label_lines(ends, ["age"])
+    ['age: 1 exact, 1 in an interval, 1 at least or at most, 1 missing']
+    """
+    lines = []
+    for name, (low, high) in zip(names, np.moveaxis(ends, 0, -1), strict=True):
+        is_open = np.isinf(low).astype(int) + np.isinf(high)
+        counts = {
+            "exact": (low == high).sum(),
+            "in an interval": ((is_open == 0) & (low < high)).sum(),
+            "at least or at most": (is_open == 1).sum(),
+            "missing": (is_open == 2).sum(),
+        }
+        shown = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        lines.append(f"{name}: {shown}")
+    return lines
 
 
 def leaks(table: "Table") -> list[tuple[str, str]]:

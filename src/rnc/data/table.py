@@ -19,20 +19,20 @@ from numpy.typing import NDArray
 
 from rnc.config.sizes import Sizes
 from rnc.data import sources
-from rnc.data.archive import target_arrays
+from rnc.data.array_labels import label_frame
 from rnc.data.errors import DataError
 from rnc.data.features import apply_features, choose_array_columns, choose_columns, fit_features
 from rnc.data.fingerprint import digest_of, fingerprint_of
 from rnc.data.image_cache import Decoding
 from rnc.data.inputs import ImageRows, Skipped, prepared_arrays
-from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, read_labels
+from rnc.data.labels import ColumnRoles, LabelColumns, find_columns, several
 from rnc.data.names import NumberedRows
 from rnc.data.numerals import check_disguised
 from rnc.data.opened import OpenedData, columns_frame, open_data
 from rnc.data.originals import gap_cells, kept_originals
-from rnc.data.partial_labels import read_partial_labels
+from rnc.data.partial_labels import Unlabelled, label_reader
 from rnc.data.shards import names_pictures
-from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled
+from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled, check_shares
 from rnc.data.unseen import unseen_categories
 
 Kind = Literal["image", "signal", "table"]
@@ -142,7 +142,10 @@ def read_table(
     calibration_share: float = 0.0,
     decimal: str | None = None,
     drop_missing: bool = False,
+    unlabelled: Unlabelled | None = None,
     partial_labels: bool = False,
+    upper_column: str | Sequence[str] = (),
+    event_column: str | Sequence[str] = (),
     skip_bad: bool = False,
     image_size: int = 224,
     fit: str = "crop",
@@ -183,8 +186,12 @@ def read_table(
         calibration_share: share of the training rows that intervals are calibrated on instead.
         decimal: the decimal sign of numbers that are texts, "," or "."; by default by their look.
         drop_missing: leave out rows without a target, instead of raising.
-        partial_labels: train encoders on rows whose target is missing or known in part, too, as >90
-            or 20-29: see docs/labels.md.
+        unlabelled: "use" trains encoders on rows without a target, "drop" is `drop_missing`.
+        partial_labels: cells of targets may be >90, <5 or 20-29: encoders train on these, too.
+        upper_column: upper ends of the targets, whose own columns then have the lower ones; an
+            empty cell is an open end.
+        event_column: whether each target, a time, is that of the event (1), or the event was not
+            seen until then (0): it is later. For these four see docs/labels.md.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
         fit: how an image file becomes a square: "crop" keeps its middle, "pad" adds mid-grey bars,
@@ -196,22 +203,18 @@ def read_table(
             learned from the rows, and all are "test" unless `split_column` is given.
         same_rows: the preprocessing was learned from these rows: they are split as they were then.
     """
-    if fractions is not None and 0 in fractions:
-        raise DataError(
-            f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
-            f"{tuple(fractions)}. From Python, table_from_arrays takes a share of 0."
-        )
+    check_shares(fractions)
     opened = source if isinstance(source, OpenedData) else None
     if opened is None:
         opened = open_data(source, preprocessing or {}, decimal, progress=progress)
     path, place, frame, archive = opened
     x: NDArray[Any] | pd.DataFrame | ImageRows | None = None if archive is None else archive.x
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    targets = targets or (() if archive is None else archive.targets)
+    targets = several(target) or (() if archive is None else archive.targets)
     fitted = preprocessing is not None and not same_rows
     if fitted and split_column is None:
         split_column = "none"
-    asked = ColumnRoles(targets, split_column, group_column, tuple(subgroup_columns), weight_column)
+    subgroup, of_ends = tuple(subgroup_columns), (several(upper_column), several(event_column))
+    asked = ColumnRoles(targets, split_column, group_column, subgroup, weight_column, *of_ends)
     roles = find_columns(frame, asked, place, arrays=x is not None)
     if x is None and _names_images(images, image_column, preprocessing, path, frame):
         folder = sources.folder_of(path) if images is None else Path(images)
@@ -224,13 +227,12 @@ def read_table(
         x = frame[names]
     elif isinstance(x, pd.DataFrame):
         x = x[choose_array_columns(x, *asked_for, place)]
-    read = read_partial_labels if partial_labels and not fitted else read_labels
+    read = label_reader(roles, partial_labels, unlabelled, drop_missing)
     labels, usable = read(
         frame,
         roles,
         place,
         names=x.names if isinstance(x, ImageRows) else None,
-        drop_missing=drop_missing,
         fractions=fractions,
         split_seed=split_seed,
         calibration_share=calibration_share,
@@ -263,6 +265,10 @@ def table_from_arrays(
     fractions: Sequence[float] | None = None,
     calibration_share: float = 0.0,
     drop_missing: bool = False,
+    unlabelled: Unlabelled | None = None,
+    partial_labels: bool = False,
+    upper: NDArray[Any] | pd.DataFrame | pd.Series | Sequence[Any] | None = None,
+    event: NDArray[Any] | pd.DataFrame | pd.Series | Sequence[Any] | None = None,
 ) -> Table:
     """Make a table of arrays; the arguments are as for `read_table`, and given as values.
 
@@ -281,6 +287,10 @@ def table_from_arrays(
         fractions: as for `read_table`; a share may be 0.
         calibration_share: as for `read_table`.
         drop_missing: leave out rows without a target, instead of raising.
+        unlabelled: as for `read_table`.
+        partial_labels: likewise.
+        upper: upper ends of the targets, in the shape of y, which then has the lower ones.
+        event: whether the event of a time was seen, in the shape of y.
 
     >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))
     >>> table.kind, table.x.shape, table.y.shape, len(table.rows("train"))
@@ -289,31 +299,25 @@ def table_from_arrays(
     place = "arrays"
     x = x if isinstance(x, pd.DataFrame) else np.asarray(x)
     x = sources.as_columns(x, feature_names, place)
-    if isinstance(y, pd.DataFrame) and target_names is None:
-        target_names = [str(name) for name in y.columns]
-    columns = target_arrays(np.asarray(y), target_names, place)
-    given = {"split": split, "group": group, "weight": weight}
-    further = {name: values for name, values in given.items() if values is not None}
-    roles = ColumnRoles(
-        tuple(columns),
-        "split" if split is not None else None,
-        "group" if group is not None else None,
-        tuple(subgroup or ()),
-        "weight" if weight is not None else None,
+    frame, roles = label_frame(
+        y,
+        len(x),
+        place,
+        target_names=target_names,
+        upper=upper,
+        event=event,
+        subgroup=subgroup,
+        split=split,
+        group=group,
+        weight=weight,
     )
-    if twice := sorted(set(columns) & {*further, *roles.subgroup}):
-        raise DataError(
-            f"{place}: {', '.join(twice)} is both a target and a split, group, weight or subgroup. "
-            "Give the target another name (target_names)."
-        )
-    frame = columns_frame({**(subgroup or {}), **columns, **further}, len(x), place)
     if names is not None:
         frame.index = pd.Index(columns_frame({"names": names}, len(x), place)["names"].astype(str))
-    labels, usable = read_labels(
+    read = label_reader(roles, partial_labels, unlabelled, drop_missing)
+    labels, usable = read(
         frame,
         roles,
         place,
-        drop_missing=drop_missing,
         fractions=fractions,
         split_seed=split_seed,
         calibration_share=calibration_share,

@@ -164,7 +164,7 @@ def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any
         group_column=None,
         subgroup_columns=() if group is None else (group,),
         weight_column=weight,
-    )
+    ).for_columns(columns)
     table = source.read(image_size, preprocessing)
     if splits:
         return table

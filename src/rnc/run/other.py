@@ -91,7 +91,7 @@ def evaluate_other(
         sweep(where)
         _prepare(where, run, source, command)
         finish_folder(evaluation, where)
-    return OtherEvaluation(where, _notes(data, missing, table, run.source.weight_column))
+    return OtherEvaluation(where, _notes(data, missing, table, run.source, source))
 
 
 def _opened(run: RunFolder, data: Path) -> OpenedData | None:
@@ -140,11 +140,16 @@ def _source(
         group_column=None,
         subgroup_columns=kept,
         weight_column=weight,
-    ), missing
+    ).for_columns(columns), missing
 
 
-def _notes(data: Path, missing: Sequence[str], table: Table, weight: str | None) -> tuple[str, ...]:
-    notes = list(table.notes)
+def _notes(
+    data: Path, missing: Sequence[str], table: Table, fitted: DataSource, source: DataSource
+) -> tuple[str, ...]:
+    notes, weight = list(table.notes), fitted.weight_column
+    if fitted.end_columns and not source.end_columns:
+        absent = ", ".join(fitted.end_columns)
+        notes.append(f"{data} has no column {absent}: all of its targets count as exact.")
     if missing:
         notes.append(f"{data} has no column {', '.join(missing)}: no scores by it.")
     if weight is not None and table.weight is None:

@@ -115,8 +115,7 @@ def check_partial(table: Table, config: FitConfig) -> None:
         if is_on:
             raise ValueError(
                 f"{reason}, and {(table.split == PARTIAL).sum()} rows have targets that are "
-                "missing or known in part. Leave that option out, or these rows: no "
-                "--partial-labels, but --drop-missing."
+                "missing or known in part. Leave that option out, or leave out these rows."
             )
     assert table.ends is not None
     lower, upper = torch.tensor(table.ends[table.split == PARTIAL]).unbind(dim=-1)
