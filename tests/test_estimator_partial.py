@@ -66,7 +66,7 @@ def test_few_rows_with_targets_validate_what_they_train() -> None:
 def test_a_method_that_needs_exact_targets_says_so() -> None:
     X, y = numbers()
     y[::2] = np.nan
-    with pytest.warns(DataWarning, match="30 rows without a target are not used: a head's loss needs one"):
+    with pytest.warns(DataWarning, match="30 rows without a target are not used: a head's loss"):
         small(unlabelled="use", scheme="end2end").fit(X, y)
     y[:] = np.nan
     with pytest.raises(DataError, match="y is missing in all 60 rows"):
