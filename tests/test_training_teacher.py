@@ -143,11 +143,20 @@ def test_rows_that_weigh_nothing_do_not_matter() -> None:
     torch.testing.assert_close(teachers[0].lower, teachers[1].lower)
 
 
+def test_a_stage_that_goes_on_is_taught_at_once() -> None:
+    teacher = teacher_of(truth()[0], Knowing(), epochs=100)
+    assert not teacher.is_due(14)
+    assert teacher.is_due(31)  # no lesson so far
+    teacher.teach()
+    assert not teacher.is_due(31)
+
+
 @pytest.mark.parametrize(
     ("epochs", "due"), [(1, []), (2, [1]), (3, [1, 2]), (10, [2, 3, 4, 5, 6, 7, 8, 9])]
 )
 def test_lessons_are_spread_over_the_epochs(epochs: int, due: list[int]) -> None:
     teacher = teacher_of(truth()[0], Knowing(), epochs=epochs)
+    teacher.lessons += 1
     assert [epoch for epoch in range(1, epochs + 1) if teacher.is_due(epoch)] == due
     teacher.epochs = 100
     assert [epoch for epoch in range(1, 101) if teacher.is_due(epoch)] == list(range(15, 100, 7))

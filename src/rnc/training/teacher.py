@@ -94,6 +94,7 @@ class Teacher:
         self.weights = batches.sample_weights[count:]
         self.later_weights = self.weights.clone()
         self.weights[self.missing.all(dim=1)] = 0.0
+        self.lessons = torch.zeros((), dtype=torch.int64)
 
     @classmethod
     def of(
@@ -117,10 +118,11 @@ class Teacher:
         )
 
     def is_due(self, epoch: int) -> bool:
-        """Whether to teach after an epoch."""
+        """Whether to teach after an epoch. A finished stage that goes on starts without lessons."""
         later = epoch - max(1, math.ceil(FIRST_LESSON * self.epochs))
         every = max(1, math.ceil(self.epochs / LESSONS))
-        return later >= 0 and later % every == 0 and epoch < self.epochs
+        is_time = later % every == 0 or not self.lessons
+        return later >= 0 and is_time and epoch < self.epochs
 
     @torch.no_grad()
     def teach(self) -> None:
@@ -134,6 +136,7 @@ class Teacher:
         self.lower.copy_(torch.where(self.missing, estimates - margins, self.lower))
         self.upper.copy_(torch.where(self.missing, estimates + margins, self.upper))
         self.weights.copy_(self.later_weights)
+        self.lessons += 1
         if self.oversample:
             self.shares.copy_(balance_weights(estimates.cpu(), self.oversample))
 
@@ -175,7 +178,7 @@ class Teacher:
 
     def state(self) -> dict[str, Tensor]:
         """All that it takes to go on."""
-        names = ("lower", "upper", "weights", "shares")
+        names = ("lower", "upper", "weights", "shares", "lessons")
         return {name: getattr(self, name).clone() for name in names}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
