@@ -152,6 +152,13 @@ def test_examples_and_columns_of_docstrings_are_blocks() -> None:
     assert fenced("Plain text,\nin two lines.") == "Plain text,\nin two lines."
 
 
+def test_the_readme_is_read_in_two_minutes() -> None:
+    """What is more belongs into a page of docs/."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").split("## Cite")[0]
+    words = re.sub(r"\]\(.*?\)", "", without_code(text)).split()
+    assert len(words) < 650, f"README.md has {len(words)} words beside its code"
+
+
 def test_the_site_fetches_nothing() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert "font: false" in config
