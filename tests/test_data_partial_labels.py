@@ -137,13 +137,13 @@ def test_missing_targets_may_be_left_out() -> None:
     assert {skipped.reason for skipped in table.skipped} == {"its target is missing"}
 
 
-def test_a_row_to_be_tested_needs_an_exact_target() -> None:
+def test_a_row_to_be_validated_needs_an_exact_target() -> None:
     frame = people()
     frame["split"] = ["train", "val", "test", "", "train", "train"] * 10
     table = read_table(frame, target="age", partial_labels=True)
     assert len(table.rows("partial")) == 20
-    frame.loc[9, "split"] = "test"
-    with pytest.raises(DataError, match=r"row 9: split is 'test', but its target is not exact"):
+    frame.loc[9, "split"] = "val"
+    with pytest.raises(DataError, match=r"row 9: split is 'val', but its target is not exact"):
         read_table(frame, target="age", partial_labels=True)
 
 

@@ -19,7 +19,7 @@ from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
 from rnc.data.packed import member_of
 from rnc.data.pictures import pixels_of, whole_pixels
-from rnc.data.splits import PARTIAL
+from rnc.data.splits import PARTIAL, PARTIAL_TEST
 from rnc.data.stamps import copies, digests_of
 from rnc.data.survey import survey
 
@@ -253,6 +253,7 @@ class ImageRows:
         for i in bad:
             found[i] = ""
         split = np.where(split == PARTIAL, "train", split)  # both train
+        split = np.where(split == PARTIAL_TEST, "test", split)
         across = [rows for rows in copies(found) if len(set(split[rows])) > 1]
         if not across:
             return ()

@@ -13,8 +13,9 @@ from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import Skipped
 from rnc.data.labels import ColumnRoles, LabelColumns, read_group, read_labels, read_values
 from rnc.data.names import names_of_rows
+from rnc.data.partial_tests import check_tested_groups, tested_in_part
 from rnc.data.row_weights import read_weights
-from rnc.data.splits import PARTIAL, split_word
+from rnc.data.splits import CALIBRATION, PARTIAL, PARTIAL_TEST, split_word
 from rnc.data.target_ends import ends_of_cells, ends_of_columns, ends_of_numbers, ends_of_times
 
 Unlabelled = Literal["use", "drop"]
@@ -89,12 +90,13 @@ def read_partial_labels(
     if fitted and dropped.any() and not drop_missing:
         raise _not_exact(frame, ends, dropped, roles, place)
     dropped &= drop_missing
-    _check_training(frame[~exact & ~dropped], roles, place)
+    tested = tested_in_part(frame, roles.split, ends)
+    _check_training(frame[~exact & ~dropped & ~tested], roles, place)
     values = {name: ends[exact, i, 0] for i, name in enumerate(roles.targets)}
     ids = np.asarray(frame.index if names is None else names)
     own, chosen = [str(name) for name in ids[exact]], frame[exact].assign(**values)
     known, _ = read_labels(chosen, roles, place, names=own, fitted=fitted, **options)
-    elsewhere = _elsewhere(frame, roles, exact, known, place) & ~dropped
+    elsewhere = _elsewhere(frame, roles, exact, known, place) & ~dropped & ~tested
     what = "not exact" if fitted else "missing"
     skipped = [Skipped(str(row), f"its target is {what}") for row in frame.index[dropped]]
     reason = f"its target is not exact, and others of its {roles.group} are not in training"
@@ -105,6 +107,10 @@ def read_partial_labels(
     kept = frame[usable]
     split = np.full(len(kept), PARTIAL, dtype="<U11")
     split[exact[usable]] = known.split
+    split[tested[usable]] = PARTIAL_TEST
+    group = read_group(kept, roles.group, place)
+    learned = np.isin(split, ("train", "val", CALIBRATION, PARTIAL))
+    check_tested_groups(group, tested[usable], learned, place)
     return LabelColumns(
         y=np.where(ends[..., 0] == ends[..., 1], ends[..., 0], np.nan)[usable],
         target_names=roles.targets,
@@ -112,7 +118,7 @@ def read_partial_labels(
         names=names_of_rows(ids[usable]),
         subgroup={name: read_values(kept[name], place) for name in roles.subgroup},
         skipped=(*known.skipped, *skipped),
-        group=read_group(kept, roles.group, place),
+        group=group,
         weight=None if roles.weight is None else read_weights(kept, roles.weight, place),
         ends=ends[usable],
     ), usable
@@ -176,7 +182,7 @@ def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
-    """Raise if a row without exact targets is to be validated or tested on."""
+    """Raise if a row without exact targets is to be validated on, or tested on without any."""
     if roles.split is None:
         return
     words = rest[roles.split].map(split_word)
@@ -185,8 +191,8 @@ def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
         raise DataError(
             f"{place} row {rest.index[int(elsewhere.to_numpy().argmax())]}: {roles.split} is "
             f"{rest[roles.split][elsewhere].iloc[0]!r}, but its target is not exact "
-            f"({elsewhere.sum()} rows are like it). Validation and scores need exact targets: mark "
-            "such rows train, or leave them out."
+            f"({elsewhere.sum()} rows are like it). Validation needs exact targets, and a test row "
+            "an interval at least: mark such rows train, or leave them out."
         )
 
 

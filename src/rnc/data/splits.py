@@ -26,7 +26,9 @@ SPLITS = ("train", "val", "test")
 CALIBRATION = "calibration"
 PARTIAL = "partial"
 """Training rows whose targets are missing or known in part: docs/labels.md says who sees them."""
-ALL_SPLITS = (*SPLITS, CALIBRATION, PARTIAL)
+PARTIAL_TEST = "test-part"
+"""Test rows whose targets are known in part: `rnc.run.partial_scores` scores what can be."""
+ALL_SPLITS = (*SPLITS, CALIBRATION, PARTIAL, PARTIAL_TEST)
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the three in a seeded split, unless others are asked for."""

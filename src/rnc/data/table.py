@@ -50,7 +50,7 @@ class Table:
     target_names: tuple[str, ...]
     kind: Kind
     split: NDArray[np.str_]
-    """"train", "val", "test", "calibration" or "partial" for every row."""
+    """"train", "val", "test", "calibration", "partial" or "test-part" for every row."""
     names: NDArray[np.str_] | NumberedRows
     """What identifies each row: its file name or number."""
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Table:
     """What each row counts, (n,), from 0 on; None if all count alike."""
     ends: NDArray[np.float64] | None = None
     """Between what each target lies, (n, t, 2), equal where it is exact; then y is NaN where it is
-    not, in rows of the split "partial". None if all are exact."""
+    not, in rows of the splits "partial" and "test-part". None if all are exact."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}

@@ -11,6 +11,8 @@ The scores, as scores.json has them:
      "intervals": {...},          if the model has calibration rows: see `rnc.run.coverage`
      "out_of_range": {"out_of_range": n, "checked": of n, "kept": training samples}
                                                       of a run, see `rnc.run.neighbours`
+     "test": {"concordance": ..., "hit_share": ...}  of targets known in part, beside the others:
+                                                      see `rnc.run.partial_scores`
      "distribution": {target: {"crps": ...}},  of some heads: see `rnc.run.distribution`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
@@ -60,6 +62,7 @@ from rnc.run.coverage import CURVE, coverage_scores, joined_intervals, possible_
 from rnc.run.distribution import head_scores
 from rnc.run.folder import AnalysisResult
 from rnc.run.groups import Groups, groups_of, readable
+from rnc.run.partial_scores import partial_test
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
 from rnc.training.record import told
@@ -89,6 +92,8 @@ class Evaluation:
     are the index."""
     neighbours: AnalysisResult | None = None
     """Training samples that are nearest to the worst errors, see `rnc.run.neighbours`."""
+    partial_predictions: pd.DataFrame | None = None
+    """Of test rows whose targets are known in part, see `rnc.run.partial_scores`."""
 
 
 def evaluate(
@@ -144,6 +149,9 @@ def evaluate(
         },
         "n": {name: n for name in ALL_SPLITS if (n := len(table.rows(name))) or name in SPLITS},
     }
+    further = partial_test(model, table, split, samples, prediction)
+    if further is not None:
+        scores[split] |= further.scores()
     if calibration is not None:
         scores["intervals"] = coverage_scores(found, truth, calibration, table.target_names)
     if model.head.has_distribution:
@@ -153,6 +161,9 @@ def evaluate(
         )
     if truth.shape[1] > 1:
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names, weights)
+        if further is not None:
+            for i, name in enumerate(table.target_names):
+                scores["per_target"][name] |= further.scores(i)
     scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
     for name, values in table.subgroup.items():
         groups = groups_of(values, samples)
@@ -172,7 +183,8 @@ def evaluate(
     frame, scores["columns"] = predictions_frame(table, samples, prediction, extras, ends)
     raw = originals_of(table.raw, samples[worst])
     raw = None if raw is None else raw.set_axis(worst)
-    return Evaluation(scores, frame, features, rows, pictures, raw)
+    partial = None if further is None else further.frame
+    return Evaluation(scores, frame, features, rows, pictures, raw, partial_predictions=partial)
 
 
 def evaluate_run(

@@ -71,6 +71,7 @@ from rnc.training.record import RECORD_FIELDS, Record
 HISTORY_FILE = "history.csv"
 SCORES_FILE = "scores.json"
 PREDICTIONS_FILE = "predictions.csv"
+PARTIAL_PREDICTIONS_FILE = "predictions_partial.csv"
 FEATURES_FILE = "features.safetensors"
 THUMBNAILS_FILE = "thumbnails.safetensors"
 WORST_INPUTS_FILE = "worst_inputs.csv"
@@ -88,6 +89,7 @@ RUN_FILES = (
     CALIBRATION_FILE,
     SCORES_FILE,
     PREDICTIONS_FILE,
+    PARTIAL_PREDICTIONS_FILE,
     FEATURES_FILE,
     THUMBNAILS_FILE,
     WORST_INPUTS_FILE,

@@ -10,6 +10,7 @@ from rnc.files import write_json, write_tensors, write_text
 from rnc.run.evaluate import Evaluation
 from rnc.run.folder import (
     FEATURES_FILE,
+    PARTIAL_PREDICTIONS_FILE,
     PREDICTIONS_FILE,
     SCORES_FILE,
     THUMBNAILS_FILE,
@@ -45,5 +46,8 @@ def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
     if evaluation.worst_inputs is not None:
         text = guarded_frame(evaluation.worst_inputs).to_csv(index_label="row", **quoted)
         write_text(folder / WORST_INPUTS_FILE, text)
+    if evaluation.partial_predictions is not None:
+        text = guarded_frame(evaluation.partial_predictions).to_csv(index=False, **quoted)
+        write_text(folder / PARTIAL_PREDICTIONS_FILE, text)
     text = guarded_frame(evaluation.predictions).to_csv(index=False, **quoted)
     write_text(folder / PREDICTIONS_FILE, text)

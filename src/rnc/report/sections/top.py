@@ -124,7 +124,8 @@ def _facts(run: ReportRun) -> dict[str, tuple[str, str]]:
     """The main numbers of a run: title -> value, and what stands beside it."""
     intervals: Mapping[str, Interval] = run.analyses.get("intervals", {})
     facts: dict[str, tuple[str, str]] = {}
-    for key in dict.fromkeys([error_key([run]), "mae", "r2", "spearman"]):
+    partly = ("concordance", "hit_share")
+    for key in dict.fromkeys([error_key([run]), "mae", "r2", "spearman", *partly]):
         score = run.over_seeds("test", key)
         if score is not None or key == "mae":
             interval = "" if run.other_seeds else page.between(intervals.get(key))

@@ -1,0 +1,43 @@
+"""Rows to test on whose targets are known in part: a split of their own, "test-part"."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.errors import DataError
+from rnc.data.splits import split_word
+
+
+def tested_in_part(
+    frame: pd.DataFrame, split_column: str | None, ends: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Which rows the split column puts into test, with an interval or a censored target: (n,).
+
+    Ends are (n, t, 2). A row without any target is none of them: it has nothing to be scored by.
+    """
+    if split_column is None:
+        return np.zeros(len(frame), bool)
+    words = frame[split_column].map(split_word).to_numpy()
+    exact = (ends[..., 0] == ends[..., 1]).all(axis=1)
+    found: NDArray[np.bool_] = (words == "test") & ~exact & np.isfinite(ends).any(axis=(1, 2))
+    return found
+
+
+def check_tested_groups(
+    group: NDArray[Any] | None, tested: NDArray[np.bool_], learned: NDArray[np.bool_], place: str
+) -> None:
+    """Raise if a row that is tested on in part has the group of a row that something learns from.
+
+    The masks are (n,), as the group is.
+    """
+    if group is None or not tested.any():
+        return
+    shared = tested & np.isin(group, group[learned])
+    if shared.any():
+        raise DataError(
+            f"{place}: {shared.sum()} test rows with targets known in part have a group that is "
+            f"in train or val, too, as {group[int(shared.argmax())]!r}. Move each group into one "
+            "split."
+        )

@@ -1,0 +1,71 @@
+"""Scores of test rows whose targets are known in part: the split "test-part".
+
+Errors need exact targets. What a row with an interval or a censored target can be scored by is
+whether its interval holds the prediction, and its order with other rows:
+
+    hit_share       of the rows known in part
+    concordance     over all test rows, exact or not; for survival times, Harrell's C
+
+They are in scores.json beside the errors of the exact test rows, and predictions_partial.csv has
+the predictions: name, and for each target T columns T_at_least, T_at_most and T_predicted.
+"""
+
+import math
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from rnc.data.splits import PARTIAL_TEST
+from rnc.data.table import Table
+from rnc.metrics import Columns, concordance_index, hit_share
+from rnc.model import Regressor
+from rnc.run.predictions import NAME, predicted_column
+
+AT_LEAST, AT_MOST = "at_least", "at_most"
+
+
+class PartialTest:
+    """Predictions for the test rows known in part, beside those of the exact ones."""
+
+    def __init__(
+        self, model: Regressor, table: Table, exact: NDArray[np.int64], prediction: Columns
+    ) -> None:
+        assert table.ends is not None
+        self.table, self.rows = table, table.rows(PARTIAL_TEST)
+        own = np.asarray(model.predict_prepared(table.x, rows=self.rows), np.float64)
+        self.own = own.reshape(len(self.rows), -1)
+        rows = np.concatenate([exact, self.rows])
+        self.prediction = np.concatenate([prediction, self.own])
+        self.lower, self.upper = np.moveaxis(table.ends[rows], -1, 0)
+        self.weights = None if table.weight is None else table.weight[rows]
+
+    def scores(self, column: int | None = None) -> dict[str, float]:
+        """Scores by name, of all targets or of one; those that are not defined are left out."""
+        of = slice(None) if column is None else slice(column, column + 1)
+        parts = (self.prediction[:, of], self.lower[:, of], self.upper[:, of])
+        found = {
+            "concordance": concordance_index(*parts, weights=self.weights),
+            "hit_share": hit_share(*parts, weights=self.weights),
+        }
+        return {name: score for name, score in found.items() if not math.isnan(score)}
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows of predictions_partial.csv; an open end is empty."""
+        columns = {NAME: self.table.names[self.rows]}
+        for i, target in enumerate(self.table.target_names):
+            for end, name in ((self.lower, AT_LEAST), (self.upper, AT_MOST)):
+                values = end[-len(self.rows) :, i]
+                columns[f"{target}_{name}"] = np.where(np.isfinite(values), values, np.nan)
+            columns[predicted_column(target)] = self.own[:, i]
+        return pd.DataFrame(columns)
+
+
+def partial_test(
+    model: Regressor, table: Table, split: str, exact: NDArray[np.int64], prediction: Columns
+) -> PartialTest | None:
+    """What there is to score beside the exact rows of a split; None but for test."""
+    if split != "test" or table.ends is None or not len(table.rows(PARTIAL_TEST)):
+        return None
+    return PartialTest(model, table, exact, prediction)
