@@ -15,7 +15,7 @@ from rnc.run.enough import updates_per_epoch
 from rnc.training.advice import data_warnings
 from rnc.training.batches import Batches
 from rnc.training.cost import planned_stages
-from rnc.training.partial_rows import partial_batches
+from rnc.training.partial_rows import head_batches, partial_batches
 from rnc.training.recipes import build_regressor, check_training
 from training_cases import columns, fit, partly, quick, same, unnormalised
 
@@ -227,3 +227,24 @@ def test_sizes_count_what_a_stage_sees() -> None:
         "simclr",
         "dino",
     ]
+
+
+def test_a_row_with_some_of_its_targets_trains_the_head_on_these() -> None:
+    table = columns(targets=2)
+    rows, ends, y = table.rows("train"), np.stack([table.y, table.y], axis=-1), table.y.copy()
+    rest = rows[::2]
+    split = table.split.astype("<U11")
+    split[rest], y[rest, 1], ends[rest, 1] = PARTIAL, np.nan, (-np.inf, np.inf)
+    table = dataclasses.replace(table, split=split, y=y, ends=ends)
+    model = build_regressor(table, quick(), unnormalised())
+    exact = Batches(table, model, device=torch.device("cpu"))
+    batches = head_batches(table, model, quick(), exact, device=torch.device("cpu"))
+    assert sorted(batches.rows) == sorted(rows)
+    outputs = model.head(torch.randn(len(rows), model.head.config.d)).detach().requires_grad_()
+    losses = model.head.loss(outputs, batches.targets, batches.upper)
+    losses.sum().backward()
+    assert outputs.grad is not None
+    is_missing = torch.tensor(np.isin(batches.rows, rest))
+    assert (outputs.grad[is_missing, 1] == 0).all()
+    assert (outputs.grad[is_missing, 0] != 0).all()
+    assert (outputs.grad[~is_missing] != 0).all()
