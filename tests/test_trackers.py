@@ -177,7 +177,8 @@ def test_records_pass_and_are_written(folder: Path, monkeypatch: pytest.MonkeyPa
     notes = Notes()
     use(monkeypatch, notes=notes)
     earlier = list(epochs(9.0, stage="first"))
-    passed = list(tracked(epochs(3.0, 2.0), folder, ["notes"], earlier=earlier))
+    twice = ["notes", "notes"]  # as in --track notes --track notes
+    passed = list(tracked(epochs(3.0, 2.0), folder, twice, earlier=earlier))
     assert [record.train_loss for record in passed] == [3.0, 2.0]
     scores = json.loads((folder / "scores.json").read_text())["test"]
     assert notes.got == [

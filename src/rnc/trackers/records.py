@@ -61,7 +61,7 @@ def tracked(
     """
     before = _read_state(out, say) if resume else {}
     chosen = [name for name in before if _is_installed(name, say)]
-    chosen += [name for name in names if name not in chosen]
+    chosen += [name for name in dict.fromkeys(names) if name not in chosen]
     passed = cast(Generator[Record], records)
     if not chosen or not is_first_process():
         yield from passed
@@ -114,8 +114,9 @@ class _Tracker:
             self.open().numbers(record.stage, record.epoch, _numbers(record))
             self.state.written.append(key)
 
-    def finish(self, scores: dict[str, float]) -> None:
+    def finish(self) -> None:
         """Write the scores, unless they are there."""
+        scores = scores_of(RunFolder(self.folder))
         if scores != self.state.scores:
             self.open().scores(scores)
             self.state.scores = scores
@@ -147,9 +148,8 @@ class _Trackers:
     def finish(self) -> None:
         """Write the scores of the run, which is at its end."""
         self.finished = True
-        scores = scores_of(RunFolder(self.folder))
         for tracker in self.trackers:
-            self._try(tracker, partial(tracker.finish, scores))
+            self._try(tracker, tracker.finish)
         self._save()
 
     def close(self) -> None:
