@@ -5,12 +5,14 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from typer.testing import CliRunner
 
 from rnc.cli import app
 from rnc.data import DataError, image_cache
 from rnc.data.cache_entries import cache_entries, cache_limit, default_cache
+from rnc.data.feature_cache import feature_cache, feature_entries, read_features, write_features
 from rnc.data.image_cache import load_images
 
 SIDE = 100  # 30 kB per image
@@ -122,3 +124,26 @@ def test_other_files_in_the_folder_are_left_alone(files):
     (default_cache() / "notes.json").write_text("[]")
     assert run("clear", "--all")[0] == 0
     assert {p.name for p in default_cache().iterdir()} == {"being-written.npy", "notes.json"}
+
+
+def test_features_of_frozen_encoders_are_listed_and_cleared(files):
+    write_features("ab12", {"train": torch.zeros(1000, 250)}, {})
+    write_features("cd34", {"train": torch.zeros(1000, 250)}, {})
+    os.utime(feature_cache() / "ab12.safetensors", (0, 0))
+    assert "Features of frozen encoders: 2 sets, 2 MB of 20.0 GB in" in run()[1]
+    assert "Cleared 1 set of features, 1 MB." in run("clear", "--older-than", "30")[1]
+    assert [entry.file.stem for entry in feature_entries()] == ["cd34"]
+    fill(files, "a")
+    assert run("clear", "a")[1] == "Cleared 1 set of images, 305 kB.\n"
+    assert run("clear", "--all")[0] == 0
+    assert feature_entries() == []
+
+
+def test_features_used_longest_ago_make_room(files, monkeypatch):
+    monkeypatch.setenv("RNC_CACHE_GB", "0.0025")
+    for age, key in enumerate(("new", "old", "older")):
+        write_features(key, {"train": torch.zeros(1000, 250)}, {})
+        os.utime(feature_cache() / f"{key}.safetensors", (1000 - age, 1000 - age))
+    assert read_features("new") is not None  # used now
+    write_features("newest", {"train": torch.zeros(1000, 250)}, {})
+    assert {entry.file.stem for entry in feature_entries()} == {"new", "newest"}

@@ -42,6 +42,8 @@ OTHER: dict[str, Any] = {
     "encoder": "resnet50",
     "pretrained": True,
     "weights": "resnet50.safetensors",
+    "freeze": False,
+    "frozen_views": 4,
     "preset": "quick",
     "epochs": 3,
     "head_epochs": 0,

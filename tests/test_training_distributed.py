@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "taught": {"optimizer": "sgd", "average": 0.9},
     "idle and frozen parts": {"scheme": "end2end"},
     "idle and frozen parts, chunks": {"scheme": "end2end", "chunk": 5, "optimizer": "sgd"},
+    "frozen": {"freeze": True, "average": 0.9},
     "batch normalisation": {"scheme": "end2end"},
 }
 ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statistics are per process

@@ -89,7 +89,8 @@ def fit(
         inherit = as_before if resume else inherit_encoder
         config, where = inherit(config, where, out if resume else taken, given)
     config = suit_dataset(config, where.dataset, given)
-    check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken)
+    own = isinstance(encoder, nn.Module)
+    check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken, own=own)
     table, kept = (source, data) if isinstance(source, Table) else _read(source, where, config)
     trained = dataclasses.replace(config, objective="own") if callable(objective) else config
     for note in (*table.notes, *unused_words(table, trained)):

@@ -126,6 +126,8 @@ class RnCRegressor(
         encoder: str | nn.Module = "auto",
         pretrained: bool = False,
         weights: str | None = None,
+        freeze: bool = False,
+        frozen_views: int = 8,
         preset: Preset = "best",
         epochs: int | None = None,
         head_epochs: int | None = None,

@@ -44,7 +44,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -
     # Copies: parameters that share memory are refused by the format.
     arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     # One entry: of several, the format does not keep the order, and equal files would differ.
-    header = {"note": json.dumps({"hash": _hash(arrays), "note": note})}
+    header = {"note": json.dumps({"hash": hash_tensors(arrays), "note": note})}
     write_file(path, lambda temporary: save_file(arrays, temporary, metadata=header))
 
 
@@ -62,16 +62,17 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
         raise DamagedFileError(f"{path} is damaged ({error}).") from error
     if not isinstance(note, dict) or note.keys() != {"hash", "note"}:  # of an older version
         return tensors, note
-    if note["hash"] != _hash(tensors):
+    if note["hash"] != hash_tensors(tensors):
         raise DamagedFileError(f"{path} is damaged (its content has changed since it was written).")
     return tensors, note["note"]
 
 
-def _hash(tensors: Mapping[str, Tensor]) -> str:
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of names, types, shapes and every byte."""
     digest = blake2b(digest_size=16)
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

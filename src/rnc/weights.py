@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 _NAME = "model.safetensors"  # as timm and the Hugging Face hub have it
-_PREFIXES = ("encoder.", "module.")  # of a Regressor, and of DistributedDataParallel
+_PREFIXES = ("encoder.", "module.", "backbone.")
+"""Of a Regressor, of DistributedDataParallel, and of a Regressor on a frozen encoder."""
 _PATIENCE = 5  # seconds for a server to answer
 _ADVICE = (
     "Download them on another machine and give the file or folder with --weights (weights=), or "

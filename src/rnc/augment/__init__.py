@@ -17,7 +17,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rnc.augment.configs import Augment, ImageAugment, SignalAugment, TableAugment, check_value
+from rnc.augment.configs import (
+    Augment,
+    CachedViews,
+    ImageAugment,
+    SignalAugment,
+    TableAugment,
+    check_value,
+)
 from rnc.augment.erasing import erase_, erasing_draws
 from rnc.augment.images import IMAGE_DRAWS, image_views, middle_view
 
@@ -60,7 +67,7 @@ def eval_view(x: Tensor, config: Augment) -> Tensor:
         if isinstance(config, SignalAugment):
             length = config.length(x.shape[2])
             return x.float().narrow(2, (x.shape[2] - length) // 2, length).contiguous()
-        return x.float()
+        return x[:, : config.tests].float() if isinstance(config, CachedViews) else x.float()
 
 
 def _alone(view: Tensor) -> tuple[Tensor, ...]:
@@ -71,9 +78,14 @@ def _with_mirror_image(view: Tensor) -> tuple[Tensor, ...]:
     return view, view.flip(-1)
 
 
+def _each(views: Tensor) -> tuple[Tensor, ...]:
+    return views.unbind(1)
+
+
 TEST_VIEWS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "plain": _alone,
     "mirror": _with_mirror_image,
+    "cached": _each,
 }
 """The views whose features are averaged for a prediction, by name: (n, ...) -> several of it."""
 
@@ -99,6 +111,7 @@ def draw_views(
             f"{generator.device}. Make it with torch.Generator({str(x.device)!r})."
         )
     count = sum(IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
+    count = max(1, config.views) if isinstance(config, CachedViews) else count
     draws = torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
     more = erasing_draws(config, sides=x.dim() - 2)
     if more == 0:
@@ -117,6 +130,8 @@ def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
             return _signal_views(x.float(), config, draws)
         if isinstance(config, TableAugment):
             return _table_views(x.float(), config, draws)
+        if isinstance(config, CachedViews):
+            return _cached_views(x.float(), config, draws)
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return image_views(x, config, draws)
         chunk = max(1, CHUNK_VALUES // (draws.shape[1] * x.shape[1] * config.size**2))
@@ -144,6 +159,15 @@ def _table_views(table: Tensor, config: TableAugment, draws: Tensor) -> Tensor:
     return views.masked_fill(mask < config.mask, 0.0)
 
 
+def _cached_views(features: Tensor, config: CachedViews, draws: Tensor) -> Tensor:
+    """Different ones of the kept random views; the test views where there are none."""
+    count = config.views or config.tests
+    order = draws[:, 0, :count].argsort(dim=1) if config.views else None
+    place = torch.arange(draws.shape[1], device=draws.device) % count
+    index = place.expand(len(features), -1) if order is None else config.tests + order[:, place]
+    return features.gather(1, index[..., None].expand(-1, -1, features.shape[2]))
+
+
 def _check_input(x: Tensor, config: Augment) -> None:
     legal, advice = x.is_floating_point(), "Call .float(), or take the config for this data."
     if isinstance(config, ImageAugment):
@@ -151,6 +175,9 @@ def _check_input(x: Tensor, config: Augment) -> None:
         advice = "Images in 0..1 become uint8 by (255 * x).round().to(torch.uint8)."
     elif isinstance(config, SignalAugment):
         legal, needed = legal and x.dim() == 3, "floating-point signals (n, c, l)"
+    elif isinstance(config, CachedViews):
+        legal = legal and x.dim() == 3 and x.shape[1] == config.tests + config.views
+        needed = f"features (n, {config.tests + config.views}, d)"
     else:
         legal, needed = legal and x.dim() == 2, "a floating-point table (n, p)"
     if not legal or 0 in x.shape[1:]:

@@ -122,7 +122,24 @@ class TableAugment:
         check_value(0 <= self.mask < 1, "mask", "a share with 0 <= mask < 1", self.mask)
 
 
-Augment = ImageAugment | SignalAugment | TableAugment
+@dataclass(frozen=True)
+class CachedViews:
+    """How the kept features of a sample (t + k, d) become views (d,): see `rnc.training.frozen`.
+
+    Args:
+        tests: t, how many of them are its test views, which come first.
+        views: k, how many are random views.
+    """
+
+    tests: int
+    views: int
+
+    def __post_init__(self) -> None:
+        check_value(self.tests >= 1, "tests", "a number of views >= 1", self.tests)
+        check_value(self.views >= 0, "views", "a number of views >= 0", self.views)
+
+
+Augment = ImageAugment | SignalAugment | TableAugment | CachedViews
 AUGMENTS: dict[str, type[Augment]] = {
     "image": ImageAugment,
     "signal": SignalAugment,

@@ -6,12 +6,12 @@ Z. Zhong et al., "Random Erasing Data Augmentation", AAAI 2020; the paper of RnC
 import torch
 from torch import Tensor
 
-from rnc.augment.configs import Augment, TableAugment
+from rnc.augment.configs import Augment, CachedViews, TableAugment
 
 
 def erasing_draws(config: Augment, sides: int) -> int:
     """How many random numbers a view takes: one decides, two place it along each side."""
-    is_on = not isinstance(config, TableAugment) and config.erase > 0
+    is_on = not isinstance(config, TableAugment | CachedViews) and config.erase > 0
     return 1 + 2 * sides if is_on else 0
 
 

@@ -31,6 +31,7 @@ def list_cache(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from rnc.data.cache_entries import cache_entries, cache_limit, default_cache
+    from rnc.data.feature_cache import feature_cache, feature_entries
 
     with friendly():
         folder, limit = default_cache(), cache_limit()
@@ -43,6 +44,10 @@ def list_cache(context: typer.Context) -> None:
         out.print(f"  {about}, from {entry.source}")
     total = sum(entry.size for entry in entries)
     out.print(f"{_bytes(total)} of {_bytes(limit)} in {folder}")
+    if features := feature_entries():
+        kept = f"Features of frozen encoders: {_sets(len(features))}"
+        size = sum(entry.size for entry in features)
+        out.print(f"{kept}, {_bytes(size)} of {_bytes(limit)} in {feature_cache()}")
 
 
 @cache.command()
@@ -63,9 +68,11 @@ def clear(
 
         rnc cache clear --older-than 30
 
-    Runs that read them go on; the next one decodes the files again.
+    Runs that read them go on; the next one decodes the files again. --all and --older-than clear
+    features of frozen encoders, too.
     """
     from rnc.data.cache_entries import cache_entries, default_cache, delete_abandoned
+    from rnc.data.feature_cache import feature_entries
 
     with friendly():
         folder = default_cache()
@@ -78,17 +85,29 @@ def clear(
         if unknown := [name for name in names or [] if name not in known]:
             held = ", ".join(known) or "nothing"
             raise ValueError(f"The cache has no {', '.join(unknown)}; it holds {held}.")
+        features = [] if names else feature_entries()
         if names:
             entries = [entry for entry in entries if entry.name in names]
         elif older_than is not None:
             before = time.time() - older_than * _DAY
             entries = [entry for entry in entries if entry.last_use < before]
+            features = [entry for entry in features if entry.last_use < before]
         for entry in entries:
             entry.delete()
+        for kept in features:
+            kept.file.unlink(missing_ok=True)
         delete_abandoned(folder)
     freed = sum(entry.size for entry in entries)
-    sets = "1 set" if len(entries) == 1 else f"{len(entries)} sets"
-    stdout(highlight=False).print(f"Cleared {sets} of images, {_bytes(freed)}.")
+    stdout(highlight=False).print(f"Cleared {_sets(len(entries))} of images, {_bytes(freed)}.")
+    if features:
+        freed = sum(kept.size for kept in features)
+        stdout(highlight=False).print(
+            f"Cleared {_sets(len(features))} of features, {_bytes(freed)}."
+        )
+
+
+def _sets(count: int) -> str:
+    return "1 set" if count == 1 else f"{count} sets"
 
 
 def _bytes(size: float) -> str:

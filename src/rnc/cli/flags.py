@@ -21,9 +21,9 @@ _LISTED = {
         temperature positives rnc_weight teacher teacher_margin contrast_temperature projection_size
         prototypes regularizer regularizer_weight lds c_mixup mixup_alpha mixup_bandwidth
         original""",
-    "Training": """pretrained weights encoder_from head_epochs head_batch_size head_solver head_lr
-        head_weight_decay balance oversample optimizer lr lr_decay layer_decay warm_up weight_decay
-        average keep accumulate queue chunk clip""",
+    "Training": """pretrained weights freeze frozen_views encoder_from head_epochs head_batch_size
+        head_solver head_lr head_weight_decay balance oversample optimizer lr lr_decay layer_decay
+        warm_up weight_decay average keep accumulate queue chunk clip""",
     "Augmentation": """views crop crop_scale erase flip color grayscale augment_options
         test_views""",
     "Speed": "precision compile cuda_graphs resident channels_last",

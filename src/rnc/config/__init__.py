@@ -88,6 +88,14 @@ class FitConfig:
     weights: Annotated[
         str | None, "start the encoder from this .safetensors file, hub folder or run"
     ] = None
+    freeze: Annotated[
+        bool,
+        "leave the encoder as its weights are: its features are computed once and kept, and a "
+        "projection and a head learn on them in seconds",
+    ] = False
+    frozen_views: Annotated[
+        int, "with freeze: augmented views of each sample whose features are kept"
+    ] = 8
     preset: Annotated[
         Preset,
         "best: what won on real data, sized to yours; paper: the paper's 400 + 100 epochs of SGD; "

@@ -18,7 +18,7 @@ _COUNTS = ("epochs", "batch_size", "head_batch_size", "accumulate", "positives",
 _SIZES = ("image_size", "projection_size")
 _MAY_BE_0 = (
     *("head_epochs", "views", "weight_decay", "head_weight_decay", "lr_decay", "rnc_weight"),
-    *("warm_up", "balance", "oversample", "queue", "chunk", "teacher_margin"),
+    *("warm_up", "balance", "oversample", "queue", "chunk", "teacher_margin", "frozen_views"),
 )
 _LEAST = dict.fromkeys(_COUNTS + _SIZES, 1) | dict.fromkeys(_MAY_BE_0, 0)
 _RATES = ("lr", "head_lr", "clip", "temperature", "contrast_temperature")
@@ -46,6 +46,11 @@ def check_config(config: "FitConfig") -> None:
             "layer_decay is a share of the rate of the layer above, above 0 and up to 1, such as "
             f"0.75; got {config.layer_decay!r}."
         )
+    if config.freeze and config.layer_decay != 1:
+        raise ValueError(
+            f"layer_decay={config.layer_decay} is for layers of an encoder that trains, and with "
+            "freeze it does not. Leave one of them out."
+        )
     _check_average(config)
     _check_head_decay(config)
     resolve_similarity(config.similarity)  # evaluation needs both, whatever the scheme
@@ -63,6 +68,15 @@ def check_config(config: "FitConfig") -> None:
     find_head(config.head).complete(config.head, config.head_options or {})
     _check_methods(config)
     _check_small_batches(config)
+
+
+def check_frozen(config: "FitConfig", *, own: bool) -> None:
+    """Raise if an encoder without weights is to be frozen; `own` is a module of the caller's."""
+    if config.freeze and not (config.pretrained or config.weights is not None or own):
+        raise ValueError(
+            "freeze learns on the features of an encoder that knows something already; got no "
+            "weights for it. Add --weights PATH (weights=) or --pretrained, or leave out --freeze."
+        )
 
 
 def _check_period(config: "FitConfig") -> None:

@@ -18,6 +18,7 @@ from rnc.config.sizes import (
     best_epochs,
     best_table_epochs,
     default_batch_size,
+    frozen_epochs,
     quick_epochs,
     sgd_scale,
 )
@@ -52,6 +53,8 @@ BEST_AUGMENT: dict[str, dict[str, Any]] = {"table": {"noise": 0.01}}
 def preset_values(config: "FitConfig", rows: int | None, kind: str | None) -> dict[str, Any]:
     """The values of the fields that are None; the batch size only where the rows are known."""
     values = PLAIN | _PRESETS[config.preset](config, rows, kind or "image")
+    if config.freeze:
+        values |= _frozen(config, rows)
     if rows is None:
         values.pop("batch_size", None)
     if not config.crop:
@@ -139,6 +142,24 @@ def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
         "optimizer": "adamw",
         "balance": None,
         "average": 0.999,
+    }
+
+
+def _frozen(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    """Training on frozen features, in any preset: measured in docs/pretrained.md."""
+    batch_size = config.batch_size or best_batch_size(rows)
+    epochs = config.epochs or frozen_epochs(rows, batch_size)
+    return {
+        "epochs": epochs,
+        "head_epochs": max(1, epochs // 10),
+        "batch_size": batch_size,
+        "optimizer": "adamw",
+        "weight_decay": 1e-2,
+        "head_solver": "exact",
+        "average": 0.99,
+        "warm_up": 0,
+        "keep": "best",
+        "temperature": 2.0,
     }
 
 

@@ -19,6 +19,8 @@ MANY_IMAGES = 5000
 for 12,208 of them; for a few thousand it is not known."""
 BEST_UPDATES = 2000
 """Updates that preset best makes at least on images and signals."""
+FROZEN_EPOCHS, FROZEN_UPDATES = 30, 1000
+"""Epochs and updates at least of a projection on frozen features."""
 TABLE_EPOCHS, TABLE_UPDATES = 40, 4000
 """Epochs and updates that preset best makes at least on tables."""
 
@@ -122,3 +124,13 @@ def _power_of_two(wanted: int, least: int, rows: int) -> int:
     """The power of two at or below `wanted`, from `least` to 256, and never above the rows."""
     power = 1 << (max(1, wanted).bit_length() - 1)
     return max(1, min(rows, max(least, min(LARGEST_BATCH, power))))
+
+
+def frozen_epochs(rows: int | None, batch_size: int) -> int:
+    """Epochs on frozen features: 30, or as many as it takes to make 1,000 updates.
+
+    >>> [frozen_epochs(rows, 128) for rows in (None, 500, 12_208)]
+    [30, 334, 30]
+    """
+    steps = max(1, (rows or LEAST_UPDATES * batch_size) // batch_size)
+    return max(FROZEN_EPOCHS, math.ceil(FROZEN_UPDATES / steps))

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rnc.encoders.projection import ProjectedEncoder, ResidualProjection
 from rnc.encoders.tables import MLP, PiecewiseMLP
 from rnc.weights import load_weights, published_weights, weights_file
 
@@ -33,6 +34,7 @@ def build_encoder(
     *,
     pretrained: bool = False,
     weights: str | Path | None = None,
+    projected: bool = False,
 ) -> nn.Module:
     """An encoder for inputs of the given shape, checked with one forward pass.
 
@@ -45,6 +47,7 @@ def build_encoder(
         input_shape: shape of one sample as the encoder sees it: (c, h, w), (c, l) or (p,).
         pretrained: start from timm's weights, which it downloads or finds in its cache.
         weights: start from these instead: a file or folder, as for `rnc.weights.load_weights`.
+        projected: with a projection on its features, of `rnc.encoders.projection`.
 
     >>> encoder = build_encoder("mlp", (8,))
     >>> encoder(torch.zeros(5, 8)).shape
@@ -64,7 +67,9 @@ def build_encoder(
         encoder = _build_timm(name, shape, pretrained and weights is None)
     if weights is not None:
         load_weights(encoder, str(name), weights)
-    feature_size(encoder, shape)
+    d = feature_size(encoder, shape)
+    if projected and not isinstance(encoder, ProjectedEncoder):
+        return ProjectedEncoder(encoder, ResidualProjection(d))
     return encoder
 
 

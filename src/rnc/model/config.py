@@ -41,6 +41,8 @@ class ModelConfig:
     """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
     test_views: str = "plain"
     """What features are averaged over, of `rnc.augment.TEST_VIEWS`."""
+    projected: bool = False
+    """Whether the encoder was frozen, with a projection on its features."""
 
     def __post_init__(self) -> None:
         check_test_views(self.test_views, self.kind)

@@ -70,6 +70,7 @@ class Regressor(nn.Module):
             config.encoder if encoder is None else encoder,
             config.input_shape,
             pretrained=pretrained,
+            projected=config.projected,
         )
         self.head = Head(HeadConfig.from_json(config.head))
         # Signals come in any unit; images and tables are standardised before.

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rnc.config import SPEED_ONLY, FitConfig
+from rnc.config.checks import check_frozen
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.inputs import essential
 from rnc.data.table import Table
@@ -40,8 +41,13 @@ def check_before_data(
     resume: bool = False,
     overwrite: bool = False,
     encoder_from: Path | None = None,
+    own: bool = False,
 ) -> None:
-    """Raise for all that can be seen to be wrong with a run before its data are read."""
+    """Raise for all that can be seen to be wrong with a run before its data are read.
+
+    With `own`, the encoder is a module of the caller's.
+    """
+    check_frozen(config, own=own or resume)
     if not (resume and RunFolder(out).exists):  # a run that goes on has its encoder
         check_encoder(
             config.encoder,
@@ -244,6 +250,11 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
     """The weights of the encoder of another run; raises if it does not fit."""
     _check_source(folder, config)
     theirs, ours = ModelConfig(**read_config(folder, complete=True)["model"]), model.config
+    if theirs.projected:
+        raise ValueError(
+            f"{folder} has a frozen encoder with a projection, which another run does not take. "
+            "Fit again with --freeze and the same --weights: their features are kept."
+        )
     for what in ("kind", "encoder", "input_shape", "preprocessing"):
         a, b = getattr(theirs, what), getattr(ours, what)
         if what == "preprocessing":
@@ -265,6 +276,11 @@ def _check_source(folder: Path, config: FitConfig) -> None:
         raise ValueError(
             "--encoder-from takes the place of training an encoder before a head, which scheme "
             f"{config.scheme} does not do. Use --scheme probe or finetune."
+        )
+    if config.freeze:
+        raise ValueError(
+            f"--freeze learns a projection on an encoder, and --encoder-from {folder} takes one "
+            f"with all that was learned. Use --freeze --weights {folder}, or leave out --freeze."
         )
     read_config(folder)
     if not (folder / MODEL_FILE).exists() and not (folder / ENCODER_FILE).exists():

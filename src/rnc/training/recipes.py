@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from rnc.augment.configs import Augment, ImageAugment
 from rnc.config import FitConfig
-from rnc.config.checks import check_limit
+from rnc.config.checks import check_frozen, check_limit
 from rnc.data.table import Table
 from rnc.encoders import build_encoder, default_encoder, feature_size
 from rnc.encoders.tables import PiecewiseMLP
@@ -32,6 +32,8 @@ from rnc.methods.registry import OBJECTIVES
 from rnc.model import ModelConfig, Regressor, input_shape_of, without_head
 from rnc.training.averaging import normalisations
 from rnc.training.checkpoint import weights_of
+from rnc.training.frozen import frozen_problem
+from rnc.training.loop import make_fabric
 from rnc.training.memory import kept_memory
 from rnc.training.objectives import for_optimizer
 from rnc.training.partial_rows import check_partial
@@ -51,6 +53,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     The head takes its range or scale from the training targets, and its units from the optimizer
     of the config. `encoder` is a module of the caller's own instead of config.encoder.
     """
+    check_frozen(config, own=encoder is not None)
     torch.manual_seed(config.seed)
     train = table.rows("train")
     config = config.resolve(table.sizes, table.kind)
@@ -66,6 +69,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
         shape,
         pretrained=config.pretrained,
         weights=config.weights,
+        projected=config.freeze,
     )
     spec = HEADS[config.head]
     binned = spec.binned or not config.counts_in_bins
@@ -88,6 +92,7 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
         target_names=table.target_names,
         preprocessing=table.preprocessing,
         test_views=config.test_views or "plain",
+        projected=config.freeze,
     )
     model = Regressor(model_config, module)
     if table.kind == "signal":
@@ -131,7 +136,24 @@ def train(
     config = config.resolve(table.sizes, table.kind)
     check_training(model, table, config, own, encoder_weights)
     with tf32(config), kept_memory(config):
-        yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
+        if config.freeze:
+            yield from _train_frozen(model, table, config, folder, own)
+        else:
+            yield from _train(SchemeRunner(model, table, config, folder, own, encoder_weights))
+
+
+def _train_frozen(
+    model: Regressor, table: Table, config: FitConfig, folder: Path | None, own: PairLoss | None
+) -> Iterator[Record]:
+    """Train projection and head of a model on the features of its encoder, which stays."""
+    fabric = make_fabric(config)
+    model.to(fabric.device)
+    inner, features = frozen_problem(fabric, model, table, config)
+    if config.views == 0:  # the kept views are the plain ones
+        config = dataclasses.replace(config, views=max(1, config.objective_spec.views))
+    yield from _train(SchemeRunner(inner, features, config, folder, own))
+    model.head = inner.head
+    model.config = dataclasses.replace(model.config, head=inner.config.head)
 
 
 def train_encoder(

@@ -32,6 +32,7 @@ from rnc.training.probe import HeadFit
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.row_weights import row_shares, row_weights
 from rnc.training.speed import is_compiled, is_graphed
+from rnc.training.start_records import solved_record, untrained_record
 from rnc.training.teacher import Teacher
 from rnc.training.validation import Validation
 
@@ -262,7 +263,11 @@ class SchemeRunner:
         objective = encoder_objective(self.model, config, setup, self.own)
         assert config.keep is not None
         teacher = Teacher.of(self.fabric, self.validation, batches, config, stage.epochs)
-        return self._run(stage, objective, None, keep=config.keep, batches=batches, teacher=teacher)
+        start = None
+        if config.freeze and not self.earlier:  # its features as they are may be the best
+            start = untrained_record(batches, objective, stage, self.validation)
+        more = {"start": start, "batches": batches, "teacher": teacher}
+        return self._run(stage, objective, None, keep=config.keep, **more)
 
     def _encoder_batches(self) -> Batches:
         """Those of the encoder: with rows whose targets are known in part, if it takes these."""
@@ -318,7 +323,7 @@ class SchemeRunner:
         found = self._solve(name, self.head_batches.weights)
         error = self.validation.model_error()
         stop_if_diverged(error, name, 0, what="validation error")
-        return _solved_record(name, 0, self._epochs(name), found._replace(error=error), started)
+        return solved_record(name, 0, self._epochs(name), found._replace(error=error), started)
 
     def _new_l1_head(self) -> None:
         torch.manual_seed(seed_of(self.config.seed, "l1 head"))
@@ -334,7 +339,7 @@ class SchemeRunner:
             started = time.perf_counter()
             batches = self.head_batches
             found = self._solve(name, batches.weights if weighted else batches.sample_weights)
-            yield _solved_record(name, 1, 1, found, started)
+            yield solved_record(name, 1, 1, found, started)
             return
         stage = self._stage(
             name,
@@ -367,13 +372,6 @@ class SchemeRunner:
         found = self.validation.solve_head(rows, weights, self.config.balance)
         stop_if_diverged(found.loss, name, 1)
         return found
-
-
-def _solved_record(name: str, epoch: int, epochs: int, found: HeadFit, started: float) -> Record:
-    """The record of a head that was solved from a time on."""
-    seconds = time.perf_counter() - started
-    chosen = {"penalty": found.penalty, "balance": found.balance}
-    return Record(name, epoch, epochs, 0.0, found.loss, None, found.error, seconds, **chosen)
 
 
 def auto_epochs(epochs: int) -> int:
