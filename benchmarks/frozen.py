@@ -16,14 +16,17 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+from torch import nn
 
 from results_file import append_rows
 from rnc.config import FitConfig
 from rnc.data import Table, read_table
 from rnc.data.source import stored_side
+from rnc.encoders.projection import ResidualProjection
 from rnc.training.recipes import build_regressor, train
 
 FROZEN: dict[str, Any] = {"freeze": True}
@@ -31,6 +34,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "frozen, no projection": {**FROZEN, "epochs": 1, "lr": 1e-12, "frozen_views": 0, "views": 0},
     "frozen": FROZEN,
     "frozen, again": FROZEN,
+    "frozen, linear projection": FROZEN,
     "frozen, no views": {**FROZEN, "frozen_views": 0, "views": 0},
     "frozen, 2 views": {**FROZEN, "frozen_views": 2},
     "frozen, finetune": {**FROZEN, "scheme": "finetune"},
@@ -42,12 +46,23 @@ METHODS: dict[str, dict[str, Any]] = {
 """By name: fields of FitConfig; the last four train the whole network by preset quick."""
 
 
+class LinearProjection(ResidualProjection):
+    """z + W z, to compare with."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__(d)
+        self.hidden, self.out = nn.Sequential(), nn.Linear(d, d)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+
 def measured(table: Table, method: str, shared: dict[str, Any], seed: int) -> dict[str, object]:
     """Seconds of training, and the mean absolute error on the test rows."""
     config = FitConfig(**{"preset": "quick", "seed": seed, **shared, **METHODS[method]})
-    started = time.perf_counter()
-    cpu = time.process_time()
-    model = build_regressor(table, config)
+    started, cpu = time.perf_counter(), time.process_time()
+    projection = LinearProjection if "linear" in method else ResidualProjection
+    with patch("rnc.encoders.ResidualProjection", projection):
+        model = build_regressor(table, config)
     for _ in train(model, table, config):
         pass
     seconds, cpu = time.perf_counter() - started, time.process_time() - cpu

@@ -15,7 +15,10 @@ from rnc.config import FitConfig
 from rnc.data.feature_cache import feature_cache, feature_entries
 from rnc.encoders.projection import ProjectedEncoder, ResidualProjection
 from rnc.model import Regressor
+from rnc.run.export import export_onnx
 from rnc.training import frozen
+from rnc.training.frozen import frozen_problem
+from rnc.training.loop import make_fabric
 from rnc.training.recipes import build_regressor, train
 from training_cases import columns, images, quick, same
 
@@ -180,6 +183,29 @@ def test_a_module_of_the_callers_own_may_be_frozen(tmp_path) -> None:
     assert np.array_equal(
         again.predict_prepared(table.x, rows=rows), model.predict_prepared(table.x, rows=rows)
     )
+
+
+def test_a_frozen_model_is_one_onnx_file(weights, tmp_path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    model, _ = fitted(freezing(weights, epochs=1, keep="last", test_views="mirror"))
+    export_onnx(model, tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    x = torch.tensor((table := images()).x[:5])
+    view = eval_view(x, model.augment).numpy()
+    found = session.run(["predictions"], {"inputs": view})[0]
+    expected = model.predict_prepared(table.x, rows=np.arange(5))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
+
+
+def test_rows_that_are_known_in_part_have_features_too(weights) -> None:
+    table, config = images(), freezing(weights)
+    split = table.split.copy().astype("<U11")
+    split[table.rows("test")] = "partial"
+    table = dataclasses.replace(table, split=split)
+    model = build_regressor(table, config)
+    _, features = frozen_problem(make_fabric(config), model, table, config)
+    assert features.x[table.rows("partial")].any(axis=(1, 2)).all()
+    assert not np.isnan(features.x).any()
 
 
 def test_a_stopped_run_goes_on_to_the_same_bits(weights, tmp_path) -> None:

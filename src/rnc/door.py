@@ -20,6 +20,7 @@ from rnc.methods.objective import PairLoss
 from rnc.report import write_report
 from rnc.run import fit as run_fit
 from rnc.run.folder import RunFolder
+from rnc.run.from_weights import stored_pixels, suit_weights
 from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
 from rnc.trackers.registry import check_trackers
 from rnc.training.partial_rows import unused_words
@@ -89,6 +90,7 @@ def fit(
         inherit = as_before if resume else inherit_encoder
         config, where = inherit(config, where, out if resume else taken, given)
     config = suit_dataset(config, where.dataset, given)
+    config = suit_weights(config, given, out if resume else None)
     own = isinstance(encoder, nn.Module)
     check_before_data(config, out, resume=resume, overwrite=overwrite, encoder_from=taken, own=own)
     table, kept = (source, data) if isinstance(source, Table) else _read(source, where, config)
@@ -171,8 +173,9 @@ def _read(
 ) -> tuple[Table, DataSource | None]:
     """The table, and what config.json says about it: nothing if it came in a DataFrame."""
     if not isinstance(source, pd.DataFrame):
-        table = where.read(config.image_size)
+        table = where.read(config.image_size, **stored_pixels(config, where.fit))
         return table, where.decided(table)
     fields = {k: v for k, v in vars(where).items() if k in _OF_SOURCE and k != "dataset_options"}
-    side = stored_side(config.image_size, where.fit)
-    return read_table(source, **fields, image_size=side), None
+    decoding = stored_pixels(config, where.fit)
+    side = decoding.pop("side", None) or stored_side(config.image_size, where.fit)
+    return read_table(source, **fields, image_size=side, **decoding), None

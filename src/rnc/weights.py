@@ -2,16 +2,20 @@
 
     load_weights       a file or folder -> the encoder, every tensor of it
     published_weights  where timm's weights are; raises at once if they are out of reach
-    pixel_statistics   mean and std that the pixels had when the weights were trained
+    pixels_of_weights  what pixels looked like when the weights were trained
+    about_weights      where weights are from, and under which licence, for config.json
+    named_encoder      the encoder that a folder of weights is for
 
 Only .safetensors files are read: a .pth or .bin file is a pickle, which could run code.
 """
 
 import json
+import math
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +34,42 @@ _ADVICE = (
 _RELEASED = ("encoder.conv1.weight", "encoder.module.conv1.weight")
 """Names in checkpoints of the paper's released code, of one or several GPUs."""
 
-Statistics = tuple[tuple[float, ...], tuple[float, ...]]
-"""Mean and std of the pixels, in 0..1: one number, or one per channel."""
+UNKNOWN = "unknown"
+"""The licence of weights that nobody named one for."""
+_HARMLESS = (
+    "img_size",
+    "num_classes",
+    "in_chans",
+    "drop_rate",
+    "drop_path_rate",
+    "dynamic_img_size",
+)
+"""Arguments in a folder's config.json that leave the network as its name says."""
+
+
+@dataclass(frozen=True)
+class WeightPixels:
+    """What the pixels looked like when weights were trained; None where nobody says."""
+
+    mean: tuple[float, ...] | None = None
+    """Of pixels in 0..1: one number, or one per channel."""
+    std: tuple[float, ...] | None = None
+    size: int | None = None
+    """Side of the square that the encoder saw."""
+    share: float | None = None
+    """Of the short side of a picture that it saw: timm's crop_pct."""
+    interpolation: str | None = None
+    """bilinear or bicubic: how views were scaled."""
+    resample: str | None = None
+    """bilinear or bicubic: how files were scaled."""
+
+    def short_side(self, size: int) -> int | None:
+        """The short side of a picture of which a middle of this size is cut out, as timm does it.
+
+        >>> WeightPixels(share=0.95).short_side(224), WeightPixels(share=1.0).short_side(518)
+        (235, 518)
+        """
+        return None if self.share is None else max(size, math.floor(size / self.share))
 
 
 def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
@@ -43,6 +81,7 @@ def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
         path: a .safetensors file, a folder as timm and the hub save them, or a run folder.
     """
     file = weights_file(path)
+    _check_arguments(file)
     needed = encoder.state_dict()
     given = _read(file)
     classifiers: tuple[str, ...] = ()
@@ -65,10 +104,34 @@ def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
         shapes = [f"{k} {tuple(kept[k].shape)}, not {tuple(needed[k].shape)}" for k in other]
         raise ValueError(
             f"{file} does not hold the weights of encoder {name!r}. Missing: {_few(missing)}. "
-            f"Unknown: {_few(unknown)}. Other shapes: {_few(shapes)}. Choose the --encoder that "
-            "they were trained with, in timm's naming."
+            f"Unknown: {_few(unknown)}. Other shapes: {_few(shapes)}. {_advice(file, name)}"
         )
     encoder.load_state_dict(kept)
+
+
+def _advice(file: Path, name: str) -> str:
+    """What to do about weights that do not fit."""
+    content, named = _folder_config(file.parent), named_encoder(file)
+    if named is not None and named != name:
+        return f"Its config.json names --encoder {named}."
+    if "architectures" in content:  # as the library transformers writes it
+        return (
+            "They have the names of the library transformers. Take the copy of the model that is "
+            "in timm's naming, on the hub under timm/."
+        )
+    return "Choose the --encoder that they were trained with, in timm's naming."
+
+
+def _check_arguments(file: Path) -> None:
+    """Raise if the folder of a file says that its network is built with other arguments."""
+    given = _folder_config(file.parent).get("model_args") or {}
+    if other := sorted(set(given) - set(_HARMLESS)):
+        shown = ", ".join(f"{key}={given[key]!r}" for key in other)
+        raise ValueError(
+            f"{file.parent} was built with further arguments ({shown}), and an encoder by name is "
+            "not. Build it with timm.create_model, load the weights, and give the module as "
+            "encoder= from Python."
+        )
 
 
 def fill_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -127,27 +190,95 @@ def published_weights(name: str) -> dict[str, Any]:
     return {}
 
 
-def pixel_statistics(name: str, channels: int, path: str | Path | None = None) -> Statistics | None:
-    """Mean and std that an encoder's pixels had, as its folder or timm says; None if nobody does.
+def pixels_of_weights(name: str, channels: int, path: str | Path | None = None) -> WeightPixels:
+    """What an encoder's pixels were, as its folder or timm says.
 
-    A file with the names of the paper's released code has 0.5 for both, as that code. Other numbers
-    of channels than 3 have the average of the three.
+    A file with the names of the paper's released code has mean and std 0.5, as that code. Other
+    numbers of channels than 3 have the average of the three.
 
-    >>> pixel_statistics("resnet18", 3)
-    ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    >>> pixels_of_weights("resnet18", 3)  # doctest: +ELLIPSIS
+    WeightPixels(mean=(0.485, 0.456, 0.406), ..., size=224, share=0.95, interpolation='bicubic', ...
     """
     content = {} if path is None else _folder_config(weights_file(path).parent)
-    said = content.get("pretrained_cfg") or content.get("model", {}).get("augment") or content
+    if "augment" in (run := content.get("model", {})):
+        return _of_run(run, channels)
+    said = content.get("pretrained_cfg") or content
     if path is not None and "mean" not in said and _is_released(weights_file(path)):
-        return (0.5,), (0.5,)
+        return WeightPixels((0.5,), (0.5,))
     known = _timm_config(name)
-    pair = [said.get(what) or (known and getattr(known, what)) for what in ("mean", "std")]
-    if not all(pair):
+
+    def find(what: str) -> Any:
+        return said.get(what) or (known and getattr(known, what)) or None
+
+    size, share, by = find("input_size"), find("crop_pct"), find("interpolation")
+    by = None if by is None else "bicubic" if by == "bicubic" else "bilinear"
+    return WeightPixels(
+        _per_channel(find("mean"), channels),
+        _per_channel(find("std"), channels),
+        None if size is None else int(size[-1]),
+        share if share is not None and 0 < share <= 1 else None,
+        by,
+        by,
+    )
+
+
+def _of_run(model: Mapping[str, Any], channels: int) -> WeightPixels:
+    """The pixels of one of our runs, by its model; signals and tables have none."""
+    augment, files = model["augment"], model.get("preprocessing") or {}
+    size, short = augment.get("size"), augment.get("short_side")
+    return WeightPixels(
+        _per_channel(augment.get("mean"), channels),
+        _per_channel(augment.get("std"), channels),
+        size,
+        None if short is None else size / short,
+        augment.get("interpolation"),
+        files.get("resample"),
+    )
+
+
+def _per_channel(values: Any, channels: int) -> tuple[float, ...] | None:
+    if values is None:
         return None
-    mean, std = (tuple(float(x) for x in values) for values in pair)
-    if channels == 3 or len(mean) == 1:
-        return mean, std
-    return (sum(mean) / len(mean),), (sum(std) / len(std),)
+    numbers = tuple(float(x) for x in values)
+    return numbers if channels == 3 or len(numbers) == 1 else (sum(numbers) / len(numbers),)
+
+
+def named_encoder(path: str | Path) -> str | None:
+    """The encoder that config.json beside some weights names; None if it names none."""
+    content = _folder_config(weights_file(path).parent)
+    name = content.get("architecture") or content.get("model", {}).get("encoder")
+    return name if isinstance(name, str) and name != "own" else None
+
+
+def about_weights(name: str, path: str | Path | None = None) -> dict[str, str]:
+    """Where weights are from and under which licence, as timm or the folder says it."""
+    if path is None:
+        known = _timm_config(name)
+        source = f"timm {name}" + (f".{known.tag}" if known is not None and known.tag else "")
+        return {"source": source, "license": str((known and known.license) or UNKNOWN)}
+    folder = weights_file(path).parent
+    content = _folder_config(folder)
+    if isinstance(before := content.get("weights"), dict):  # a run that started from some itself
+        licence = str(before.get("license", UNKNOWN))
+    else:
+        licence = (content.get("pretrained_cfg") or {}).get("license") or _card_licence(folder)
+    return {"source": str(path), "license": str(licence or UNKNOWN)}
+
+
+def _card_licence(folder: Path) -> str:
+    """The licence in the header of a model card, README.md as the hub has it; "" for none."""
+    card = folder / "README.md"
+    lines = (
+        card.read_text(encoding="utf-8", errors="replace").splitlines() if card.is_file() else []
+    )
+    if not lines or lines[0].strip() != "---":
+        return ""
+    for line in lines[1:]:
+        if line.strip() == "---":
+            return ""
+        if line.startswith("license:"):
+            return line.removeprefix("license:").strip().strip("'\"")
+    return ""
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:

@@ -42,6 +42,8 @@ class ImageAugment:
         erase_sides: smallest and largest share of the view's side that a side of it covers.
         mean: subtracted from pixels in 0..1; one number, or one per channel.
         std: divides them after that.
+        short_side: of the image in `eval_view`, before the middle is cut out. None: 8/7 of size.
+        interpolation: bilinear or bicubic, both with antialiasing as Pillow's.
     """
 
     size: int
@@ -55,6 +57,8 @@ class ImageAugment:
     std: tuple[float, ...] = (0.5,)
     erase: float = 0.0
     erase_sides: tuple[float, float] = (0.15, 0.5)
+    short_side: int | None = None
+    interpolation: str = "bilinear"
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
@@ -74,6 +78,11 @@ class ImageAugment:
         check_value(0 <= self.jitter_p <= 1, "jitter_p", "a share in 0..1", self.jitter_p)
         check_value(0 <= self.grayscale_p <= 1, "grayscale_p", "a share in 0..1", self.grayscale_p)
         check_value(min(self.std) > 0, "std", "numbers > 0", self.std)
+        if self.short_side is not None:
+            needed = f"None or at least the size, {self.size}"
+            check_value(self.short_side >= self.size, "short_side", needed, self.short_side)
+        known = self.interpolation in ("bilinear", "bicubic")
+        check_value(known, "interpolation", "bilinear or bicubic", self.interpolation)
         _check_erasing(self.erase, "erase_sides", self.erase_sides)
 
 

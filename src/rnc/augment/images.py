@@ -18,8 +18,8 @@ Planes = tuple[Tensor, ...]
 
 def middle_view(images: Tensor, config: ImageAugment) -> Tensor:
     """The view of `eval_view`: uint8 (n, c, h, w) -> (n, c, size, size)."""
-    windows = middle_windows(images, config.size, images.new_zeros((1, 1), dtype=torch.float32))
-    return normalise(resample(images, *windows, config.size)[:, 0].unbind(1), config)
+    windows = middle_windows(images, config, images.new_zeros((1, 1), dtype=torch.float32))
+    return normalise(resample(images, *windows, config)[:, 0].unbind(1), config)
 
 
 def image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
@@ -27,14 +27,14 @@ def image_views(images: Tensor, config: ImageAugment, draws: Tensor) -> Tensor:
     parts = torch.split(draws, [*IMAGE_DRAWS, erasing_draws(config, sides=2)], dim=-1)
     areas, ratios, place, mirror, jitter, strengths, order, grey, block = parts
     if config.crop_scale is None:
-        rows, columns = middle_windows(images, config.size, torch.zeros_like(draws[..., 0]))
+        rows, columns = middle_windows(images, config, torch.zeros_like(draws[..., 0]))
     else:
         rows, columns = random_windows(images, config, areas, ratios, place)
     if config.flip:
         start, step, back = columns.start, columns.step, mirror[..., 0] < 0.5
         start = torch.where(back, start + config.size * step, start)
         columns = columns._replace(start=start, step=torch.where(back, -step, step))
-    pixels = resample(images, rows, columns, config.size)
+    pixels = resample(images, rows, columns, config)
     planes = pixels.flatten(0, 1).unbind(1)
     if config.jitter is not None and config.jitter_p > 0:
         signed = (2 * strengths - 1) * (jitter < config.jitter_p)  # 0 changes nothing
@@ -89,10 +89,10 @@ def random_windows(
     return window(heights, w / low, h, place[..., 0]), window(widths, h * high, w, place[..., 1])
 
 
-def middle_windows(images: Tensor, size: int, like: Tensor) -> tuple[Window, Window]:
+def middle_windows(images: Tensor, config: ImageAugment, like: Tensor) -> tuple[Window, Window]:
     """Rows and columns of `eval_view`, in the shape of like."""
-    h, w = images.shape[2:]
-    short = size if h == w == size else round(size * EVAL_RESIZE)
+    (h, w), size = images.shape[2:], config.size
+    short = size if h == w == size else eval_side(config)
 
     def window(length: int) -> Window:
         resized = int(short * length / min(h, w))
@@ -103,29 +103,43 @@ def middle_windows(images: Tensor, size: int, like: Tensor) -> tuple[Window, Win
     return window(h), window(w)
 
 
-def resample(images: Tensor, rows: Window, columns: Window, size: int) -> Tensor:
+def eval_side(config: ImageAugment) -> int:
+    """The short side of an image before `eval_view` cuts out its middle."""
+    return round(config.size * EVAL_RESIZE) if config.short_side is None else config.short_side
+
+
+def resample(images: Tensor, rows: Window, columns: Window, config: ImageAugment) -> Tensor:
     """Pixels of the views in 0..1: uint8 (n, c, h, w) -> (n, v, c, size, size).
 
-    Bilinear with antialiasing, as Pillow's and torchvision's resize. Crops are boxes, so it takes
-    two products with banded matrices; grid_sample would alias.
+    With antialiasing, as Pillow's and torchvision's resize. Crops are boxes, so it takes two
+    products with banded matrices; grid_sample would alias.
     """
-    n, c, h, w = images.shape
+    (n, c, h, w), size, cubic = images.shape, config.size, config.interpolation == "bicubic"
     v = rows.step.shape[1]
     source = images.permute(0, 2, 1, 3).to(torch.float32, memory_format=torch.contiguous_format)
-    lines = _weights(rows, size, h).flatten(1, 2) @ source.view(n, h, c * w)
-    pixels = lines.view(n, v, size * c, w) @ _weights(columns, size, w).mT
-    return pixels.view(n, v, size, c, size).transpose(2, 3).div_(255)
+    lines = _weights(rows, size, h, cubic).flatten(1, 2) @ source.view(n, h, c * w)
+    pixels = lines.view(n, v, size * c, w) @ _weights(columns, size, w, cubic).mT
+    pixels = pixels.view(n, v, size, c, size).transpose(2, 3).div_(255)
+    return pixels.clamp_(0.0, 1.0) if cubic else pixels  # its weights may be below 0
 
 
-def _weights(window: Window, size: int, length: int) -> Tensor:
+def _weights(window: Window, size: int, length: int, cubic: bool = False) -> Tensor:
     """Weight of every source pixel in every pixel of the view: (n, v) -> (n, v, size, length)."""
     start, step, low, high = (side[..., None, None] for side in window)
     pixel = torch.arange(size, device=step.device)[:, None] + 0.5
     source = torch.arange(length, device=step.device) + 0.5
     reach = step.abs().clamp(min=1.0)  # a pixel that spans several of the source averages them
-    weights = (source - (start + pixel * step)).abs_().div_(-reach).add_(1).clamp_(min=0.0)
+    weights = (source - (start + pixel * step)).abs_()
+    weights = _bicubic(weights / reach) if cubic else weights.div_(-reach).add_(1).clamp_(min=0.0)
     weights.mul_((source > low) & (source < high))
     return weights.div_(weights.sum(dim=-1, keepdim=True))
+
+
+def _bicubic(x: Tensor) -> Tensor:
+    """Pillow's filter of a distance x >= 0, in pixels: Keys' with a = -1/2."""
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((2.5 - 0.5 * x) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
 
 
 # ----------------------------------------------------------------------------------- colours

@@ -81,6 +81,7 @@ class DataFlags:
 def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSource"]:
     """The data, and what config.json says so that they can be read again."""
     from rnc.encoders import check_encoder
+    from rnc.run.from_weights import stored_pixels
 
     source = source_of(flags)
     check_encoder(
@@ -89,7 +90,7 @@ def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSo
         pretrained=config.pretrained,
         weights=config.weights,
     )
-    table = source.read(config.image_size)
+    table = source.read(config.image_size, **stored_pixels(config, source.fit))
     return table, source.decided(table)
 
 

@@ -78,6 +78,7 @@ def fit(
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
     from rnc.run.fit import fit_run
+    from rnc.run.from_weights import suit_weights, weight_words
     from rnc.run.start import as_before, check_before_data, inherit_encoder, suit_dataset
     from rnc.trackers.records import tracked
     from rnc.trackers.registry import check_trackers
@@ -92,11 +93,14 @@ def fit(
             inherit = as_before if resume else inherit_encoder
             config, flags = inherit(config, flags, out if resume else encoder_from, given)
         config = suit_dataset(config, source_of(flags).dataset, given)
+        config = suit_weights(config, given, out if resume else None)
         check_before_data(
             config, out, resume=resume, overwrite=overwrite, encoder_from=encoder_from
         )
         table, data = read_source(flags, config)
         describe(table)
+        if (weights := weight_words(config)) is not None:
+            tell(weights)
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
         for line in data_warnings(table, config)[len(table.notes) :]:  # those are told already

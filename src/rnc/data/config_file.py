@@ -20,6 +20,7 @@ class _ConfigFile(TypedDict, total=False):
     fingerprint: dict[str, str | int]
     name: str | None
     encoder_from: str
+    weights: dict[str, str]
     evaluation_of: str
     converted_from: list[str]
 

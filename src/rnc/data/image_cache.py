@@ -50,6 +50,8 @@ class Decoding(NamedTuple):
     fit: str = "crop"
     channels: int | None = 3
     """None: as the files are."""
+    resample: str = "bicubic"
+    """One of `rnc.data.images.FILTERS`."""
 
     def as_fitted(self, preprocessing: Mapping[str, Any]) -> "Decoding":
         """The same, for a model with this preprocessing; an older one lacks what is usual."""
@@ -57,12 +59,14 @@ class Decoding(NamedTuple):
             image_size=preprocessing.get("side", self.image_size),
             fit=preprocessing.get("fit", "crop"),
             channels=preprocessing.get("channels", 3),
+            resample=preprocessing.get("resample", "bicubic"),
         )
 
     @property
     def preprocessing(self) -> dict[str, Any]:
         """What new files need to be decoded in the same way, as JSON types."""
-        return {"channels": self.channels, "fit": self.fit, "side": self.image_size}
+        usual = {"channels": self.channels, "fit": self.fit, "side": self.image_size}
+        return usual | ({} if self.resample == "bicubic" else {"resample": self.resample})
 
 
 def load_images(
@@ -73,12 +77,12 @@ def load_images(
     fit: str = "crop",
     cache: Path | None = None,
     progress: bool = False,
+    resample: str = "bicubic",
 ) -> Decoded:
     """Decode images, or take them from the cache where the files have not changed.
 
-    `cache` is a path without its suffix; each set of files, side, number of channels and fit needs
-    its own. With None, the pixels are
-    kept in memory only.
+    `cache` is a path without its suffix; each set of files, side, number of channels, fit and
+    resample needs its own. With None, the pixels are kept in memory only.
     """
     if not isinstance(side, int) or side < 1:
         raise DataError(f"image_size must be a whole number of pixels >= 1; got {side!r}.")
@@ -97,7 +101,7 @@ def load_images(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        pixels = _pixels(stamps, old, side, channels, fit, progress)
+        pixels = _pixels(stamps, old, side, channels, fit, progress, resample)
         if cache is None:
             return _into_memory(pixels, len(files), side, channels)
         try:
@@ -113,12 +117,18 @@ def load_images(
 
 
 def _pixels(
-    stamps: list[Stamp], old: "_Cache | None", side: int, channels: int, fit: str, progress: bool
+    stamps: list[Stamp],
+    old: "_Cache | None",
+    side: int,
+    channels: int,
+    fit: str,
+    progress: bool,
+    resample: str,
 ) -> Iterator[Pixels | str]:
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp.digest not in known]
-    with closing(decode_all(changed, side, channels, fit, progress)) as fresh:
+    with closing(decode_all(changed, side, channels, fit, progress, resample)) as fresh:
         for stamp in stamps:
             is_known = old is not None and stamp.digest in known
             yield old.x[known[stamp.digest]] if old is not None and is_known else next(fresh)

@@ -43,14 +43,18 @@ _TURNS = {
 Pixels = NDArray[np.uint8]
 
 
-def decode(file: Path, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
+def decode(
+    file: Path, side: int, channels: int = 3, fit: str = "crop", resample: str = "bicubic"
+) -> Pixels:
     """One image file as an upright square: (c, side, side)."""
     with Image.open(opened_picture(file), formats=readable_formats()) as image:
         image.draft(None, (2 * side, 2 * side))  # large JPEGs: decode at a fraction of the size
-        return square(image, side, channels, fit)
+        return square(image, side, channels, fit, resample)
 
 
-def square(picture: Image.Image, side: int, channels: int = 3, fit: str = "crop") -> Pixels:
+def square(
+    picture: Image.Image, side: int, channels: int = 3, fit: str = "crop", resample: str = "bicubic"
+) -> Pixels:
     """A picture of any size and mode as an upright square: (c, side, side).
 
     Args:
@@ -58,6 +62,7 @@ def square(picture: Image.Image, side: int, channels: int = 3, fit: str = "crop"
         side: of the square, in pixels.
         channels: 3 for RGB, 1 for grey.
         fit: one of `FITS`.
+        resample: one of `FILTERS`.
     """
     if fit not in FITS:
         raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
@@ -65,7 +70,7 @@ def square(picture: Image.Image, side: int, channels: int = 3, fit: str = "crop"
     turn = _TURNS.get(_orientation(picture))
     picture = _in_colours(picture, "RGB" if channels == 3 else "L")
     if picture.size != (side, side):
-        picture = FITS[fit](picture, side)
+        picture = FITS[fit](picture, side, FILTERS[resample])
     if turn is not None:
         picture = picture.transpose(turn)
     return np.asarray(picture).reshape(side, side, channels).transpose(2, 0, 1)
@@ -81,33 +86,40 @@ def whole(picture: Image.Image, channels: int = 3) -> Pixels:
     return np.asarray(picture).reshape(picture.height, picture.width, channels).transpose(2, 0, 1)
 
 
-def _crop(picture: Image.Image, side: int) -> Image.Image:
+def _crop(picture: Image.Image, side: int, by: Image.Resampling) -> Image.Image:
     cut = min(picture.size)
     left, top = (picture.width - cut) / 2, (picture.height - cut) / 2
-    return _resize(picture, (side, side), (left, top, left + cut, top + cut))
+    return _resize(picture, (side, side), (left, top, left + cut, top + cut), by)
 
 
-def _pad(picture: Image.Image, side: int) -> Image.Image:
+def _pad(picture: Image.Image, side: int, by: Image.Resampling) -> Image.Image:
     longer = max(picture.size)
     width, height = (max(1, round(side * length / longer)) for length in picture.size)
     page = Image.new(picture.mode, (side, side), _BARS[picture.mode])
-    whole = _resize(picture, (width, height), (0, 0, *picture.size))
+    whole = _resize(picture, (width, height), (0, 0, *picture.size), by)
     page.paste(whole, ((side - width) // 2, (side - height) // 2))
     return page
 
 
-def _stretch(picture: Image.Image, side: int) -> Image.Image:
-    return _resize(picture, (side, side), (0, 0, *picture.size))
+def _stretch(picture: Image.Image, side: int, by: Image.Resampling) -> Image.Image:
+    return _resize(picture, (side, side), (0, 0, *picture.size), by)
 
 
 def _resize(
-    picture: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float]
+    picture: Image.Image,
+    size: tuple[int, int],
+    box: tuple[float, float, float, float],
+    by: Image.Resampling,
 ) -> Image.Image:
-    return picture.resize(size, Image.Resampling.BICUBIC, box, reducing_gap=3.0)
+    return picture.resize(size, by, box, reducing_gap=3.0)
+
+
+FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+"""How a picture is scaled; both average over what a pixel covers."""
 
 
 _BARS: dict[str, int | tuple[int, ...]] = {"L": 128, "RGB": (128, 128, 128)}  # near 0 for encoders
-FITS: dict[str, Callable[[Image.Image, int], Image.Image]] = {
+FITS: dict[str, Callable[[Image.Image, int, Image.Resampling], Image.Image]] = {
     "crop": _crop,
     "pad": _pad,
     "stretch": _stretch,
@@ -132,7 +144,12 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def decode_all(
-    files: Sequence[str], side: int, channels: int, fit: str, progress: bool
+    files: Sequence[str],
+    side: int,
+    channels: int,
+    fit: str,
+    progress: bool,
+    resample: str = "bicubic",
 ) -> Generator[Pixels | str]:
     """Pixels of every file in order, or the reason why there are none.
 
@@ -147,7 +164,9 @@ def decode_all(
             block = files[start : start + _BLOCK]
             chunks = [block[i : i + _TASK] for i in range(0, len(block), _TASK)]
             for results in pool.map(
-                lambda chunk: [_decode_or_reason(file, side, channels, fit) for file in chunk],
+                lambda chunk: [
+                    _decode_or_reason(file, side, channels, fit, resample) for file in chunk
+                ],
                 chunks,
             ):
                 bar.advance(task, len(results))
@@ -189,12 +208,12 @@ def _in_colours(image: Image.Image, mode: str) -> Image.Image:
     return image.convert(mode)
 
 
-def _decode_or_reason(file: str, side: int, channels: int, fit: str) -> Pixels | str:
+def _decode_or_reason(file: str, side: int, channels: int, fit: str, resample: str) -> Pixels | str:
     path = Path(file)
     try:
         if member_of(file) is None and not path.is_file():
             return "no such file" if not path.exists() else "not a file"
-        return decode(path, side, channels, fit)
+        return decode(path, side, channels, fit, resample)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         return (
             f"more than {Image.MAX_IMAGE_PIXELS:,} pixels, refused as a decompression bomb; save a "

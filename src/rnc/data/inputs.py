@@ -106,7 +106,7 @@ def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
     """
     if kind != "image":
         return {name: value for name, value in preprocessing.items() if name != "left_out"}
-    usual = {"channels": 3, "fit": "crop"}
+    usual = {"channels": 3, "fit": "crop", "resample": "bicubic"}
     return {
         name: value
         for name, value in preprocessing.items()
@@ -205,15 +205,22 @@ class ImageRows:
             return self._load_whole(preprocessing)
         if preprocessing is not None:
             decoding = decoding.as_fitted(preprocessing)
-        side, _, cache, progress, fit, channels = decoding
+        side, _, cache, progress, fit, channels, resample = decoding
         assert channels is not None
         entry = None
         if cache is not None:
             key = f"{self.identity}\n{channels}" + ("" if fit == "crop" else f"\n{fit}")
+            key += "" if resample == "bicubic" else f"\n{resample}"
             token = blake2b(key.encode(), digest_size=8).hexdigest()
             entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
         return load_images(
-            self.files, side, channels=channels, fit=fit, cache=entry, progress=progress
+            self.files,
+            side,
+            channels=channels,
+            fit=fit,
+            cache=entry,
+            progress=progress,
+            resample=resample,
         )
 
     def _load_whole(self, preprocessing: Mapping[str, Any]) -> Decoded:

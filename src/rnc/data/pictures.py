@@ -98,11 +98,12 @@ def _pixels_of_one(
         pixels: Pixels = check_shape(whole(picture, channels)[None], preprocessing, place)[0]
         return pixels
     side, fit = preprocessing.get("side", image_size), preprocessing.get("fit", "crop")
+    resample = preprocessing.get("resample", "bicubic")
     try:
         # Of a file that is not yet read, a large JPEG is decoded at a fraction of its size.
         if isinstance(picture, ImageFile.ImageFile) and picture.tile and picture.filename:
-            return decode(Path(os.fsdecode(picture.filename)), side, channels, fit)
-        return square(picture, side, channels, fit)
+            return decode(Path(os.fsdecode(picture.filename)), side, channels, fit, resample)
+        return square(picture, side, channels, fit, resample)
     except (OSError, ValueError) as error:
         raise DataError(f"{place} cannot be used: {error}.") from error
 

@@ -48,6 +48,7 @@ class _Preprocessing(TypedDict, total=False):
     channels: int
     fit: Literal["crop", "pad", "stretch"]
     side: int
+    resample: Literal["bicubic", "bilinear"]
     shape: list[int]
     decimal: str | None
     columns: list[dict[str, Any]]

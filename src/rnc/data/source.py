@@ -101,16 +101,21 @@ class DataSource:
         *,
         same_rows: bool = False,
         opened: OpenedData | None = None,
+        side: int | None = None,
+        resample: str = "bicubic",
     ) -> Table:
         """Read the table for an encoder that sees images of `image_size` pixels.
 
         Decoded images are kept in the user's cache.
         `preprocessing` is that of the fitted model, for other data than those it was fitted on
         or, with `same_rows`, for these. `opened` is the file, if it has been read already.
+        `side` is that of decoded images, if not as `stored_side` says, and `resample` how image
+        files of a table are scaled.
         """
         fit = self.fit if preprocessing is None else preprocessing.get("fit", "crop")
         decoding: dict[str, Any] = {
-            "image_size": stored_side(image_size, fit),
+            "image_size": stored_side(image_size, fit) if side is None else side,
+            "resample": resample,
             "cache": default_cache(),
             "progress": True,
         }

@@ -150,6 +150,7 @@ def read_table(
     image_size: int = 224,
     fit: str = "crop",
     channels: int | None = None,
+    resample: str = "bicubic",
     cache: str | Path | None = None,
     progress: bool = False,
     preprocessing: dict[str, Any] | None = None,
@@ -197,6 +198,7 @@ def read_table(
         fit: how an image file becomes a square: "crop" keeps its middle, "pad" adds mid-grey bars,
             "stretch" changes its proportions.
         channels: 3 makes image files RGB, 1 grey; None makes them grey if all of them are.
+        resample: bicubic or bilinear: how image files are scaled.
         cache: folder for decoded images; None keeps them in memory.
         progress: show a bar while a large CSV is read and while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
@@ -240,7 +242,7 @@ def read_table(
     )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
-        decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels)
+        decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels, resample)
         if preprocessing is not None:
             return decoded_table(x, labels, decoding, preprocessing)
         decoding, notes = x.survey(decoding)

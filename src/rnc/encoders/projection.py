@@ -10,8 +10,8 @@ and against no projection in docs/pretrained.md.
 import torch
 from torch import Tensor, nn
 
-WIDTH = 512
-"""Hidden units."""
+HIDDEN_UNITS = 512
+"""Of the projection."""
 
 
 class ResidualProjection(nn.Module):
@@ -23,8 +23,10 @@ class ResidualProjection(nn.Module):
         self.scale: Tensor
         self.register_buffer("shift", torch.zeros(d))
         self.register_buffer("scale", torch.ones(()))
-        self.hidden = nn.Sequential(nn.Linear(d, WIDTH), nn.LayerNorm(WIDTH), nn.ReLU())
-        self.out = nn.Linear(WIDTH, d)
+        self.hidden = nn.Sequential(
+            nn.Linear(d, HIDDEN_UNITS), nn.LayerNorm(HIDDEN_UNITS), nn.ReLU()
+        )
+        self.out = nn.Linear(HIDDEN_UNITS, d)
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
         self.num_features = d

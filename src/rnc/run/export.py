@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rnc.augment.configs import ImageAugment
-from rnc.augment.images import EVAL_RESIZE
+from rnc.augment.images import eval_side
 from rnc.files import write_file
 from rnc.heads import LEVELS, Head, HeadConfig
 from rnc.intervals import Conformal, conformal_margin
@@ -267,7 +267,7 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
     constants = {
         "channels": channels,
         "size": augment.size,
-        "short_side": round(augment.size * EVAL_RESIZE),
+        "short_side": eval_side(augment),
         "mean": list(augment.mean) * (channels if len(augment.mean) == 1 else 1),
         "std": list(augment.std) * (channels if len(augment.std) == 1 else 1),
     }
@@ -275,8 +275,8 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
         "Start from pixels from 0 to 255, (channels, height, width), turned upright as the EXIF "
         "orientation says; 3 channels are RGB, 1 is grey.",
         _first_step(model.config.preprocessing),
-        "Pixels of exactly size x size are used whole. Scale any others, bilinear with "
-        "antialiasing, so that the short side is short_side and the long side "
+        f"Pixels of exactly size x size are used whole. Scale any others, {augment.interpolation} "
+        "with antialiasing, so that the short side is short_side and the long side "
         "floor(short_side * long / short), and cut out size x size from row "
         "round((height - size) / 2) and column round((width - size) / 2) on, halves to even.",
         "Divide by 255; of every channel, subtract mean and divide by std.",
@@ -294,7 +294,8 @@ def _first_step(preprocessing: Mapping[str, Any]) -> str:
     if "shape" in preprocessing:
         return "They must have the height and width in shape, as the arrays in training."
     files = _FILES[preprocessing.get("fit", "crop")]
-    return f"Of an image file, {files} (in training, by Pillow's BICUBIC). Go on as with an array:"
+    name = preprocessing.get("resample", "bicubic").upper()
+    return f"Of an image file, {files} (in training, by Pillow's {name}). Go on as with an array:"
 
 
 _FILES = {

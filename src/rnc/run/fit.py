@@ -29,6 +29,7 @@ from rnc.run.baselines import baselines
 from rnc.run.enough import kept_scheme, training_length
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import RUN_FOLDERS, RunFolder
+from rnc.run.from_weights import check_same_weights, weight_entries
 from rnc.run.neighbours import with_neighbours
 from rnc.run.reference import reference_of
 from rnc.run.resume import as_started, check_same_data, filled_in
@@ -139,7 +140,10 @@ def fit_run(
         "fingerprint": table.fingerprint,
         **({} if name is None else {"name": name}),
         **({} if encoder_from is None else {"encoder_from": str(encoder_from)}),
+        **weight_entries(config, model),
     }
+    if resume:
+        check_same_weights(run, entries)
     with locked(out):
         if is_first:
             is_changed = prepare_folder(out, asked, resume=resume, overwrite=overwrite)

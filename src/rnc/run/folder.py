@@ -281,7 +281,8 @@ class RunFolder:
             )
         # They are prepared as the model expects, also where this version would do otherwise.
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
-        return data.read(self.fit.image_size, fitted, same_rows=True)
+        side = self.config["model"].get("preprocessing", {}).get("side")
+        return data.read(self.fit.image_size, fitted, same_rows=True, side=side)
 
     def check_data(self, table: Table) -> None:
         """Raise unless these are the data that the run was started on, to the last byte."""

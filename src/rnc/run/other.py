@@ -76,7 +76,8 @@ def evaluate_other(
     )
     config = run.model.config
     size = config.augment.get("size", 224)
-    table = source.read(size, config.preprocessing, opened=opened)
+    side = config.preprocessing.get("side")
+    table = source.read(size, config.preprocessing, opened=opened, side=side)
     del opened  # its columns take as much memory as the table
     table = dataclasses.replace(table, target_names=run.targets)
     evaluation = evaluate_run(run.model, table, run.fit, run.train_targets)

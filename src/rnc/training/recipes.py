@@ -40,7 +40,7 @@ from rnc.training.partial_rows import check_partial
 from rnc.training.record import Record
 from rnc.training.speed import tf32
 from rnc.training.stages import SchemeRunner
-from rnc.weights import pixel_statistics
+from rnc.weights import pixels_of_weights
 
 AUTO = ("end2end", "probe", "finetune")
 """What auto tries. It costs less than 1.5 times probe alone: see `rnc.training.stages.AUTO_SHARE`.
@@ -110,11 +110,15 @@ def _as_pretrained(augment: Augment, name: str, channels: int, config: FitConfig
     is_new = not config.pretrained and config.weights is None
     if is_new or not isinstance(augment, ImageAugment):
         return augment
-    statistics = pixel_statistics(name, channels, config.weights)
-    if statistics is None:
-        return augment
-    known = dict(zip(("mean", "std"), statistics, strict=True))
-    return dataclasses.replace(augment, **{**known, **(config.augment_options or {})})
+    pixels = pixels_of_weights(name, channels, config.weights)
+    known = {
+        "mean": pixels.mean,
+        "std": pixels.std,
+        "short_side": pixels.short_side(augment.size),
+        "interpolation": pixels.interpolation,
+    }
+    found = {field: value for field, value in known.items() if value is not None}
+    return dataclasses.replace(augment, **{**found, **(config.augment_options or {})})
 
 
 def train(

@@ -19,7 +19,7 @@ def draw_configuration(runs: Sequence[ReportRun], pictures: Pictures, figures: l
         for run in runs
         if run.config.get("command")
     )
-    shown = ("data", "fit", "tuning", "model", "environment")
+    shown = ("data", "fit", "tuning", "weights", "model", "environment")
     flat = [_flat({key: run.config.get(key) or {} for key in shown}) for run in runs]
     rows = [[key, *(settings.get(key, "-") for settings in flat)] for key in union(flat)]
     bold = {
