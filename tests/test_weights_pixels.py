@@ -21,6 +21,7 @@ from rnc.data.source import DataSource
 from rnc.encoders import build_encoder
 from rnc.run.folder import RunFolder
 from rnc.run.from_weights import stored_pixels, suit_weights, weight_words
+from rnc.run.start import inherit_encoder, read_encoder
 from rnc.training.recipes import build_regressor
 from rnc.weights import WeightPixels, about_weights, named_encoder, pixels_of_weights
 
@@ -167,6 +168,12 @@ def test_a_run_keeps_them_from_training_to_prediction(tmp_path, network, photos)
     again = RunFolder(tmp_path / "run").read_table()
     assert np.array_equal(again.x[list(again.names).index("7.png")], pixels)
     assert model.predict(photos / "7.png").shape == (1, 1)
+    source = DataSource(str(photos / "table.csv"), target=("light",), images=str(photos))
+    with pytest.raises(ValueError, match=r"has a frozen encoder with a projection, which another"):
+        read_encoder(tmp_path / "run", model, FitConfig())
+    new, _ = inherit_encoder(FitConfig(), source, tmp_path / "run")
+    assert new.augment_options["short_side"] == 53
+    assert stored_pixels(new, "crop") == {"side": 53}
     network_of_another = timm.create_model(NAME, num_classes=3)
     hub_folder(weights, network_of_another)
     with pytest.raises(ValueError, match=r"frozen encoder of .* have changed since it was st"):

@@ -209,7 +209,7 @@ class FitConfig:
     augment_options: Annotated[
         Mapping[str, Any] | None,
         "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides, "
-        "and mean and std of the pixels, as mean=0.485,0.456,0.406; signals: crop erase_length; "
+        "short_side interpolation, and mean and std, as mean=0.485,0.456,0.406; signals: crop erase_length; "
         "tables: noise, and mask unless erase is given",
     ] = None
 

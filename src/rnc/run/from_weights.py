@@ -43,15 +43,16 @@ def suit_weights(
 
 
 def stored_pixels(config: FitConfig, fit: str) -> dict[str, Any]:
-    """How image files are decoded, as `DataSource.read` takes it; nothing if there are no weights.
+    """How image files are decoded, as `DataSource.read` takes it; nothing where it is as ever.
 
     `fit` is how a picture becomes a square: only of its middle a further part is cut off.
     """
+    chosen = (config.augment_options or {}).get("short_side")
     if not has_weights(config):
-        return {}
+        return {"side": chosen} if chosen and fit == "crop" else {}
     pixels = _pixels(config)
-    side = pixels.short_side(config.image_size) if fit == "crop" else None
-    return {"side": side, "resample": pixels.resample or "bicubic"}
+    side = chosen or pixels.short_side(config.image_size)
+    return {"side": side if fit == "crop" else None, "resample": pixels.resample or "bicubic"}
 
 
 def _pixels(config: FitConfig) -> WeightPixels:

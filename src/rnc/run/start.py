@@ -241,7 +241,11 @@ def inherit_encoder(
                 f"encoder was trained with {value}. Leave it out."
             )
     if theirs.kind == "image":  # pixels as that encoder knows them
-        pixels = {name: tuple(theirs.augment[name]) for name in ("mean", "std")}
+        pixels: dict[str, Any] = {name: tuple(theirs.augment[name]) for name in ("mean", "std")}
+        usual = {"short_side": None, "interpolation": "bilinear"}
+        for name, value in usual.items():
+            if theirs.augment.get(name, value) != value:
+                pixels[name] = theirs.augment[name]
         taken["augment_options"] = pixels | dict(config.augment_options or {})
     return replace(config, **taken), replace(cast(Any, source), **of_images)
 
