@@ -208,8 +208,9 @@ class FitConfig:
     grayscale: Annotated[bool, "drop the colours of some views"] = True
     augment_options: Annotated[
         Mapping[str, Any] | None,
-        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides, "
-        "short_side interpolation, and mean and std, as mean=0.485,0.456,0.406; signals: crop erase_length; "
+        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides "
+        "short_side interpolation, mean and std, as mean=0.485,0.456,0.406; signals: crop "
+        "erase_length; "
         "tables: noise, and mask unless erase is given",
     ] = None
 
