@@ -30,6 +30,7 @@ from rnc.encoders.projection import ResidualProjection
 from rnc.training.recipes import build_regressor, train
 
 FROZEN: dict[str, Any] = {"freeze": True}
+FINETUNED: dict[str, Any] = {"scheme": "end2end", "epochs": 10}
 METHODS: dict[str, dict[str, Any]] = {
     "frozen, no projection": {**FROZEN, "epochs": 1, "lr": 1e-12, "frozen_views": 0, "views": 0},
     "frozen": FROZEN,
@@ -38,12 +39,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "frozen, no views": {**FROZEN, "frozen_views": 0, "views": 0},
     "frozen, 2 views": {**FROZEN, "frozen_views": 2},
     "frozen, finetune": {**FROZEN, "scheme": "finetune"},
-    "finetune, layer decay 1": {"scheme": "finetune", "lr": 1e-3},
-    "finetune, layer decay 0.5": {"scheme": "finetune", "lr": 1e-3, "layer_decay": 0.5},
-    "rnc": {},
-    "from scratch": {"weights": None},
+    "fine-tuned": FINETUNED,
+    "fine-tuned, layer decay 0.5": {**FINETUNED, "layer_decay": 0.5},
+    "end to end from scratch": {**FINETUNED, "weights": None},
+    "rnc from scratch": {"weights": None},
 }
-"""By name: fields of FitConfig; the last four train the whole network by preset quick."""
+"""By name: fields of FitConfig. The last four train the whole network."""
 
 
 class LinearProjection(ResidualProjection):

@@ -31,9 +31,9 @@ def decoded(monkeypatch):
     """Names of the files that are decoded from here on."""
     names = []
 
-    def counting(file, side, channels=3, fit="crop"):
+    def counting(file, side, channels, fit, resample):
         names.append(file.name)
-        return decode(file, side, channels, fit)
+        return decode(file, side, channels, fit, resample)
 
     monkeypatch.setattr(images, "decode", counting)
     return names
