@@ -266,8 +266,9 @@ class SchemeRunner:
         start = None
         if config.freeze and not self.earlier:  # its features as they are may be the best
             start = untrained_record(batches, objective, stage, self.validation)
-        more = {"start": start, "batches": batches, "teacher": teacher}
-        return self._run(stage, objective, None, keep=config.keep, **more)
+        return self._run(
+            stage, objective, None, keep=config.keep, start=start, batches=batches, teacher=teacher
+        )
 
     def _encoder_batches(self) -> Batches:
         """Those of the encoder: with rows whose targets are known in part, if it takes these."""
