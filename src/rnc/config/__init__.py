@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
+from rnc.config.given import options_of, per_target
 from rnc.config.partial_labels import trained_sizes
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
 from rnc.config.sizes import Sizes
@@ -228,9 +229,9 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
-            object.__setattr__(self, name, _per_target(getattr(self, name)))
+            object.__setattr__(self, name, per_target(getattr(self, name)))
         for name in ("head_options", "augment_options"):
-            object.__setattr__(self, name, _options(getattr(self, name)))
+            object.__setattr__(self, name, options_of(getattr(self, name)))
         methods = {"objective": (*OBJECTIVES, "own"), "regularizer": ("none", *REGULARIZERS)}
         for name, known in (_CHOICES | methods).items():
             value = getattr(self, name)
@@ -392,17 +393,3 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 }
 SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
 """Fields that change how fast a run is and how it rounds: a resumed run may change them."""
-
-
-def _per_target(value: PerTarget) -> PerTarget:
-    """One number as a number; several as a tuple, since JSON and flags give lists."""
-    if value is None or isinstance(value, int | float):
-        return value
-    numbers = tuple(value)
-    return numbers[0] if len(numbers) == 1 else numbers or None
-
-
-def _options(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Options whose sequences are as `_per_target` makes them; None for none at all."""
-    pairs = (given or {}).items()
-    return {k: _per_target(v) if isinstance(v, list | tuple) else v for k, v in pairs} or None
