@@ -58,6 +58,11 @@ def test_two_columns_hold_the_ends() -> None:
     lower, upper = ends_of_columns(frame["low"], frame["high"], "t.csv")
     assert lower.tolist() == [1, 2, -INF, -INF]
     assert upper.tolist() == [1, INF, 5, INF]
+    written = pd.DataFrame({"low": ["-inf", "2"], "high": [3, INF]}, dtype=object)
+    lower, upper = ends_of_columns(written["low"], written["high"], "t.csv")
+    assert (lower.tolist(), upper.tolist()) == ([-INF, 2], [3, INF])
+    with pytest.raises(DataError, match="row 0: low is inf, expected a finite number"):
+        ends_of_columns(pd.Series([INF], name="low"), pd.Series([INF], name="high"), "t.csv")
 
 
 def test_a_time_is_exact_where_its_event_was_seen() -> None:

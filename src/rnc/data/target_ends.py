@@ -80,15 +80,17 @@ def read_cell(text: str) -> tuple[float, float] | None:
 
 def ends_of_columns(lower: pd.Series, upper: pd.Series, place: str) -> Ends:
     """The ends of targets in two columns; an empty cell is an open end, as is an infinite one."""
-    numbers = [
-        finite_numbers(column.replace(outside, np.nan), place)
-        for column, outside in ((lower, -np.inf), (upper, np.inf))
-    ]
-    low, high = (
-        np.where(np.isnan(column), outside, column)
-        for column, outside in zip(numbers, (-np.inf, np.inf), strict=True)
-    )
-    return _checked(Ends(low, high), lower, place)
+    ends = Ends(_end(lower, -np.inf, place), _end(upper, np.inf, place))
+    return _checked(ends, lower, place)
+
+
+def _end(values: pd.Series, open_end: float, place: str) -> NDArray[np.float64]:
+    """A column of ends, infinite where it is empty; any other text or infinity raises."""
+    is_open = as_numbers(values)[0] == open_end
+    numbers = finite_numbers(values[~is_open], place)
+    found = np.full(len(values), open_end)
+    found[~is_open] = np.where(np.isnan(numbers), open_end, numbers)
+    return found
 
 
 def ends_of_times(times: pd.Series, events: pd.Series, place: str) -> Ends:
