@@ -62,7 +62,7 @@ from rnc.run.coverage import CURVE, coverage_scores, joined_intervals, possible_
 from rnc.run.distribution import head_scores
 from rnc.run.folder import AnalysisResult
 from rnc.run.groups import Groups, groups_of, readable
-from rnc.run.partial_scores import partial_test
+from rnc.run.partial_scores import score_partial_test
 from rnc.run.predictions import check_target_names, extra_columns, predictions_frame
 from rnc.run.thumbnails import thumbnails
 from rnc.training.record import told
@@ -149,9 +149,6 @@ def evaluate(
         },
         "n": {name: n for name in ALL_SPLITS if (n := len(table.rows(name))) or name in SPLITS},
     }
-    further = partial_test(model, table, split, samples, prediction)
-    if further is not None:
-        scores[split] |= further.scores()
     if calibration is not None:
         scores["intervals"] = coverage_scores(found, truth, calibration, table.target_names)
     if model.head.has_distribution:
@@ -161,9 +158,7 @@ def evaluate(
         )
     if truth.shape[1] > 1:
         scores["per_target"] = _per_target(prediction, truth, train, table.target_names, weights)
-        if further is not None:
-            for i, name in enumerate(table.target_names):
-                scores["per_target"][name] |= further.scores(i)
+    partial = score_partial_test(model, table, samples, prediction, scores)
     scores |= {"subgroups": {}, "readable": {}, "guessing": {}}
     for name, values in table.subgroup.items():
         groups = groups_of(values, samples)
@@ -183,7 +178,6 @@ def evaluate(
     frame, scores["columns"] = predictions_frame(table, samples, prediction, extras, ends)
     raw = originals_of(table.raw, samples[worst])
     raw = None if raw is None else raw.set_axis(worst)
-    partial = None if further is None else further.frame
     return Evaluation(scores, frame, features, rows, pictures, raw, partial_predictions=partial)
 
 

@@ -11,6 +11,7 @@ the predictions: name, and for each target T columns T_at_least, T_at_most and T
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -62,10 +63,29 @@ class PartialTest:
         return pd.DataFrame(columns)
 
 
-def partial_test(
-    model: Regressor, table: Table, split: str, exact: NDArray[np.int64], prediction: Columns
-) -> PartialTest | None:
-    """What there is to score beside the exact rows of a split; None but for test."""
-    if split != "test" or table.ends is None or not len(table.rows(PARTIAL_TEST)):
+def score_partial_test(
+    model: Regressor,
+    table: Table,
+    exact: NDArray[np.int64],
+    prediction: Columns,
+    scores: dict[str, Any],
+) -> pd.DataFrame | None:
+    """Add to the scores of an evaluation of test; the rows of predictions_partial.csv.
+
+    None, and nothing is added, if another split is evaluated or no test row is known in part.
+
+    Args:
+        model: the model as it is.
+        table: the data.
+        exact: positions of the test rows with exact targets, (n,).
+        prediction: for these, (n, t).
+        scores: as scores.json has them.
+    """
+    if "test" not in scores or table.ends is None or not len(table.rows(PARTIAL_TEST)):
         return None
-    return PartialTest(model, table, exact, prediction)
+    found = PartialTest(model, table, exact, prediction)
+    scores["test"] |= found.scores()
+    for i, name in enumerate(table.target_names):
+        if name in scores.get("per_target", {}):
+            scores["per_target"][name] |= found.scores(i)
+    return found.frame
