@@ -6,7 +6,7 @@
 `write` makes shards of 100,000 pictures of 32 pixels (2,000 different ones, again and again), each
 with a .json. `train` reads them into the cache in a process of its own, from the cache in a second
 one, and in a third trains an encoder by RnC, first with the samples mapped from disk, then with
-them kept on the GPU. Of each: the seconds, of an epoch where one trains; the peak of memory
+them kept on the GPU. Of the third: the seconds of an epoch; of all: the peak of memory
 that the process owns (RssAnon), without pages of files, which the system takes back when it needs
 them; and that with them (VmHWM).
 """
@@ -99,14 +99,14 @@ class Measured(NamedTuple):
     pixel_bytes: int
     memory: Memory
 
-    def line(self, name: str, seconds: float) -> dict[str, object]:
+    def line(self, name: str, seconds: float | None = None) -> dict[str, object]:
         """One line, with the peaks so far."""
         gpu = torch.cuda.is_available()
         return {
             "step": name,
             "rows": self.rows,
             "pixel_mb": round(self.pixel_bytes / 1e6),
-            "seconds": f"{seconds:.4g}",
+            "seconds": "" if seconds is None else f"{seconds:.4g}",
             "owned_mb": round(self.memory.peak / 1e6),
             "owned_at_start_mb": round(self.memory.first / 1e6),
             "with_pages_mb": round(status("VmHWM") / 1e6),
@@ -121,11 +121,10 @@ def lines(folder: Path, name: str, epochs: int, cache: Path) -> Iterator[dict[st
 
     memory = Memory()
     memory.start()
-    start = time.perf_counter()
     table = read_table(folder, target="age", image_size=SIDE, fit="stretch", cache=cache)
     found = Measured(len(table), table.x.nbytes, memory)
     if name != "pace":
-        yield found.line(name, time.perf_counter() - start)
+        yield found.line(name)
         return
     for resident in ("off", "on"):
         seconds = epoch_seconds(table, resident, epochs)
