@@ -183,21 +183,24 @@ def test_a_batch_has_the_ends_of_its_rows() -> None:
     assert Batches(table, model, device=torch.device("cpu")).upper is None
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"queue": 8}, "queue=8 keeps exact targets of earlier samples, and"),
-        ({"positives": 3}, "positives=3 takes the nearest samples, and"),
-        ({"c_mixup": True}, "c_mixup mixes targets, and"),
-        (
-            {"label_distance": "circular", "period": 360.0},
-            "takes exact or missing labels; got an interval",
-        ),
-    ],
-)
-def test_what_needs_exact_targets_refuses_them(options: dict[str, Any], words: str) -> None:
-    table, config = partly(columns()), quick(**options)
-    with pytest.raises(ValueError, match=words):
+@pytest.mark.parametrize("option", [{"queue": 8}, {"positives": 3}, {"c_mixup": True}])
+def test_options_that_need_exact_targets_keep_the_encoder_from_others(
+    option: dict[str, Any],
+) -> None:
+    table, config = partly(columns()), quick(**option)
+    (note,) = data_warnings(table, config)
+    assert f": {next(iter(option))} needs exact targets." in note
+    assert config.trained(table.sizes).encoder == table.sizes.labelled
+    encoders = [
+        {name: value for name, value in trained(rows, **option).items() if "encoder" in name}
+        for rows in (table, without_partial(table))
+    ]
+    assert same(*encoders)
+
+
+def test_intervals_on_a_circle_are_refused() -> None:
+    table, config = partly(columns()), quick(label_distance="circular", period=360.0)
+    with pytest.raises(ValueError, match="takes exact or missing labels; got an interval"):
         check_training(build_regressor(table, config), table, config, None, None)
     check_training(build_regressor(table, config), without_partial(table), config, None, None)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from rnc.augment.configs import AUGMENTS, Augment
 from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
 from rnc.config.given import options_of, per_target
-from rnc.config.partial_labels import trained_sizes
+from rnc.config.partial_labels import encoder_reason, trained_sizes
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
 from rnc.config.sizes import Sizes
 from rnc.heads import PerTarget
@@ -303,7 +303,8 @@ class FitConfig:
     @property
     def takes_partial(self) -> bool:
         """Whether an encoder trains on rows whose targets are missing or known in part."""
-        return self.scheme in ("probe", "finetune", "auto") and self.objective_spec.takes_partial
+        has_encoder_stage = self.scheme in ("probe", "finetune", "auto")
+        return has_encoder_stage and not encoder_reason(self)
 
     @property
     def teaches(self) -> bool:

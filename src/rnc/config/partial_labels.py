@@ -28,6 +28,17 @@ def exact_reason(config: "FitConfig") -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
+def encoder_reason(config: "FitConfig") -> str:
+    """Why an encoder needs exact targets; "" where others train it, too."""
+    reasons = {
+        f"objective {config.objective}": not config.objective_spec.takes_partial,
+        "c_mixup": config.c_mixup,
+        "queue": config.queue > 0,
+        "positives": config.positives is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
 def trained_sizes(config: "FitConfig", rows: Sizes | int) -> Sizes:
     """The sizes that a config trains on, of those that there are: for heads, and for encoders."""
     exact, everyone, ranged = Sizes.of(rows)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rnc.config import FitConfig
-from rnc.config.partial_labels import exact_reason
+from rnc.config.partial_labels import encoder_reason, exact_reason
 from rnc.config.sizes import labelled_batch_size
 from rnc.data.splits import PARTIAL
 from rnc.data.table import Table
@@ -89,7 +89,7 @@ def unused_words(table: Table, config: FitConfig) -> list[str]:
     if reason:
         words = f"{partly} rows {what} are not used: {reason} needs exact targets."
     elif config.uses_objective and config.scheme != "regularize":
-        words = f"{partly} rows {what} do not train the encoder: objective {config.objective} "
+        words = f"{partly} rows {what} do not train the encoder: {encoder_reason(config)} "
         words += f"needs exact targets. {ranged} of them train the head."
     elif partly > ranged:
         words = f"{partly - ranged} rows without a target are not used: a head's loss needs one."
@@ -106,17 +106,6 @@ def check_partial(table: Table, config: FitConfig) -> None:
         return
     if not config.objective_spec.partial:  # it looks at no targets
         return
-    unable = {
-        f"queue={config.queue} keeps exact targets of earlier samples": config.queue,
-        f"positives={config.positives} takes the nearest samples": config.positives,
-        "c_mixup mixes targets": config.c_mixup,
-    }
-    for reason, is_on in unable.items():
-        if is_on:
-            raise ValueError(
-                f"{reason}, and {(table.split == PARTIAL).sum()} rows have targets that are "
-                "missing or known in part. Leave that option out, or leave out these rows."
-            )
     assert table.ends is not None
     lower, upper = torch.tensor(table.ends[table.split == PARTIAL]).unbind(dim=-1)
     try:
