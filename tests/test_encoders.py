@@ -32,6 +32,9 @@ from rnc.encoders import (
         ("resnet1d24", (12, 1000), 256),
         ("resnet1d24", (1, 16), 256),
         ("resnet1d10", (2, 17), 256),
+        ("resnet3d18", (1, 16, 9, 12), 512),
+        ("resnet3d10", (2, 5, 6, 7), 128),
+        ("resnet3d10", (1, 1, 1, 2), 128),
         ("mlp", (8,), 256),
         ("mlp", (1,), 256),
     ],
@@ -53,6 +56,8 @@ def test_an_encoder_turns_samples_into_features(name, shape, size):
         ((1, 28, 28), "small-cnn"),
         ((3, 200, 32), "small-cnn"),
         ((12, 1000), "resnet1d24"),
+        ((1, 40, 33, 50), "resnet3d18"),
+        ((1, 64, 64, 32), "resnet3d10"),
         ((8,), "mlp"),
     ],
 )
@@ -210,7 +215,7 @@ def test_an_encoder_for_other_data_is_refused_with_the_right_one(name, shape, me
         build_encoder(name, shape)
 
 
-@pytest.mark.parametrize("shape", [(), (2, 3, 4, 5), (0,), (3, 0, 4)])
+@pytest.mark.parametrize("shape", [(), (2, 3, 4, 5, 6), (0,), (3, 0, 4)])
 def test_a_shape_that_is_not_of_one_sample_is_refused(shape):
     with pytest.raises(ValueError, match=r"input_shape must be that of one sample: .*got \("):
         build_encoder("mlp", shape)

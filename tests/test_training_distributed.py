@@ -12,10 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rnc.data import Table
 from rnc.files import read_tensors, write_tensors
 from rnc.loss.distributed import is_first_process
 from rnc.training.recipes import build_regressor, train
-from training_cases import columns, normalised, partly, quick, same, unnormalised
+from training_cases import columns, normalised, partly, quick, same, unnormalised, volumes
 
 CASES: dict[str, dict[str, Any]] = {
     "two views": {"optimizer": "sgd", "lr": 0.05, "views": 2, "head_solver": "sgd"},
@@ -47,6 +48,11 @@ CASES: dict[str, dict[str, Any]] = {
     "weights, regularize": {"scheme": "regularize", "lds": True, "step": 10.0},
     "known in part": {"scheme": "finetune", "optimizer": "sgd", "teacher": "none"},
     "taught": {"optimizer": "sgd", "average": 0.9},
+    "volumes": {"encoder": "resnet3d10", "epochs": 2, "average": 0.9, "optimizer": "sgd"},
+    "volumes, queue and chunks": {
+        **{"encoder": "resnet3d10", "epochs": 2, "optimizer": "sgd"},
+        **{"batch_size": 10, "queue": 20, "chunk": 3},
+    },
     "idle and frozen parts": {"scheme": "end2end"},
     "idle and frozen parts, chunks": {"scheme": "end2end", "chunk": 5, "optimizer": "sgd"},
     "frozen": {"freeze": True, "average": 0.9},
@@ -55,8 +61,15 @@ CASES: dict[str, dict[str, Any]] = {
 ALIKE = [case for case in CASES if case != "batch normalisation"]  # its statistics are per process
 
 
-def encoder_of(case: str) -> nn.Module:
+def table_of(case: str) -> Table:
+    """49 rows to train: without drop_last, one process has none of the last 1."""
+    return volumes(side=5) if case.startswith("volumes") else columns(rows=70)
+
+
+def encoder_of(case: str) -> nn.Module | None:
     """Without statistics, but in one case; in another, with parts that get no gradient."""
+    if case.startswith("volumes"):
+        return None
     encoder = unnormalised() if case in ALIKE else normalised()
     if case.startswith("idle and frozen parts"):
         encoder[0].requires_grad_(False)
@@ -84,11 +97,11 @@ def stress(features: Tensor, targets: Tensor) -> Tensor:
 
 def run(case: str, folder: Path) -> None:
     """Train; every process leaves its weights and records."""
-    table = columns(rows=70)  # 49 to train: without drop_last, one process has none of the last 1
+    table = table_of(case)
     if case.startswith("weights"):
         table = dataclasses.replace(table, weight=np.linspace(0, 3, len(table)))
     table = partly(table) if case in ("known in part", "taught") else table
-    config = quick(epochs=3, **{"lr": 0.02, **CASES[case]})
+    config = quick(**{"epochs": 3, "lr": 0.02, **CASES[case]})
     model = build_regressor(table, config, encoder_of(case))
     own = stress if config.objective == "own" else None
     records = [
@@ -138,7 +151,7 @@ def test_two_processes_train_like_one(case: str, together: Path, tmp_path: Path)
         assert numbers(record) == pytest.approx(numbers(expected), rel=1e-4)
     for name, value in weights.items():
         torch.testing.assert_close(value, alone[name], rtol=1e-4, atol=1e-4, msg=name)
-    start = build_regressor(columns(rows=70), quick(**CASES[case]), encoder_of(case)).state_dict()
+    start = build_regressor(table_of(case), quick(**CASES[case]), encoder_of(case)).state_dict()
     assert max((start[name] - alone[name]).abs().max() for name in alone) > 1e-2
 
 

@@ -38,6 +38,16 @@ def images(rows: int = 60, channels: int = 3) -> Table:
     return table_from_arrays((level[:, None, None, None] + noise).astype(np.uint8), level)
 
 
+def volumes(rows: int = 40, side: int = 8) -> Table:
+    """Balls in noise, in two channels of very different units; the target is their radius."""
+    rng = np.random.default_rng(0)
+    radius = rng.uniform(1, side / 2, size=rows)
+    away = np.linalg.norm(np.indices((side, side, side)) - (side - 1) / 2, axis=0)
+    balls = (away < radius[:, None, None, None]) + 0.1 * rng.normal(size=(rows, side, side, side))
+    x = np.stack([1e-6 * balls, 500 - 300 * balls], axis=1).astype(np.float32)
+    return table_from_arrays(x, radius)
+
+
 def whole(table: Table) -> Table:
     """The same with targets that are whole numbers from 0, many of them more than once."""
     y = (table.y / 8).round()
@@ -115,4 +125,5 @@ KINDS: dict[str, tuple[Any, str]] = {
     "table": (columns, "mlp"),
     "signal": (signals, "resnet1d10"),
     "image": (images, "small-cnn"),
+    "volume": (volumes, "resnet3d10"),
 }

@@ -5,7 +5,8 @@
     TEST_VIEWS[name](view)          what a prediction averages over, made of the fixed view
 
 The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugment` for signals
-(n, c, l), `TableAugment` for tables (n, p). Defaults are the paper's where it has them.
+(n, c, l), `VolumeAugment` for volumes (n, c, d, h, w), `TableAugment` for tables (n, p). Defaults
+are the paper's where it has them.
 
 `draw_views` draws one (n, v, k) tensor of uniform numbers, and `views_from` makes views of it with
 tensor operations only, without a loop over samples and without waiting for a GPU. torch.compile
@@ -23,10 +24,12 @@ from rnc.augment.configs import (
     ImageAugment,
     SignalAugment,
     TableAugment,
+    VolumeAugment,
     check_value,
 )
 from rnc.augment.erasing import erase_, erasing_draws
 from rnc.augment.images import IMAGE_DRAWS, image_views, middle_view
+from rnc.augment.volumes import VOLUME_DRAWS, middle_volume, volume_views
 
 CHUNK_VALUES = 2**20  # on a CPU, a chunk that stays in the cache is several times as fast
 
@@ -37,7 +40,8 @@ def train_views(
     """Random views of every sample: (n, ...) -> (n, v, ...), float32, without gradient.
 
     Args:
-        x: uint8 images (n, c, h, w), signals (n, c, l) or a table (n, p), as config needs.
+        x: uint8 images (n, c, h, w), signals (n, c, l), volumes (n, c, d, h, w) or a table (n, p),
+            as config needs.
         config: what to do.
         views: how many; 0 stands for one view without augmentation, that of `eval_view`.
         generator: source of the random numbers, on the device of x; torch's own by default.
@@ -58,7 +62,7 @@ def eval_view(x: Tensor, config: Augment) -> Tensor:
 
     Images that have exactly the size of a view are used whole. All others are scaled so that the
     short side is 8/7 of the size, as in the paper (256 for 224), and the middle is cut out.
-    Signals keep their middle, tables stay as they are.
+    Signals and volumes keep their middle, tables stay as they are.
     """
     _check_input(x, config)
     with torch.autocast(x.device.type, enabled=False):
@@ -67,6 +71,8 @@ def eval_view(x: Tensor, config: Augment) -> Tensor:
         if isinstance(config, SignalAugment):
             length = config.length(x.shape[2])
             return x.float().narrow(2, (x.shape[2] - length) // 2, length).contiguous()
+        if isinstance(config, VolumeAugment):
+            return middle_volume(x, config)
         return x[:, : config.tests].float() if isinstance(config, CachedViews) else x.float()
 
 
@@ -93,7 +99,7 @@ TEST_VIEWS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
 def check_test_views(name: str, kind: str) -> None:
     """Raise unless data of a kind have these test views."""
     check_value(name in TEST_VIEWS, "test_views", f"one of {', '.join(TEST_VIEWS)}", name)
-    if name == "mirror" and kind != "image":
+    if name == "mirror" and kind not in ("image", "volume"):
         raise ValueError(
             "test_views='mirror' averages over an image and its mirror image; got data of kind "
             f"{kind}. Use test_views='plain', or leave it out."
@@ -110,7 +116,8 @@ def draw_views(
             f"the generator must live on the device of the batch, {x.device}; got one on "
             f"{generator.device}. Make it with torch.Generator({str(x.device)!r})."
         )
-    count = sum(IMAGE_DRAWS) if isinstance(config, ImageAugment) else 2 * x.shape[1]
+    own = {ImageAugment: sum(IMAGE_DRAWS), VolumeAugment: sum(VOLUME_DRAWS)}
+    count = own.get(type(config), 2 * x.shape[1])
     count = max(1, config.views) if isinstance(config, CachedViews) else count
     draws = torch.rand(x.shape[0], views, count, generator=generator, device=x.device)
     more = erasing_draws(config, sides=x.dim() - 2)
@@ -128,6 +135,8 @@ def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):  # half precision would cost grey levels
         if isinstance(config, SignalAugment):
             return _signal_views(x.float(), config, draws)
+        if isinstance(config, VolumeAugment):
+            return volume_views(x, config, draws)
         if isinstance(config, TableAugment):
             return _table_views(x.float(), config, draws)
         if isinstance(config, CachedViews):
@@ -178,6 +187,9 @@ def _check_input(x: Tensor, config: Augment) -> None:
     elif isinstance(config, CachedViews):
         legal = legal and x.dim() == 3 and x.shape[1] == config.tests + config.views
         needed = f"features (n, {config.tests + config.views}, d)"
+    elif isinstance(config, VolumeAugment):
+        legal = (legal or x.dtype == torch.uint8) and x.dim() == 5
+        needed = "floating-point or uint8 volumes (n, c, d, h, w)"
     else:
         legal, needed = legal and x.dim() == 2, "a floating-point table (n, p)"
     if not legal or 0 in x.shape[1:]:

@@ -1,7 +1,10 @@
 """How samples of each kind become views: one config per kind, checked when it is made."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 
 def check_value(legal: bool, name: str, needed: str, got: object) -> None:
@@ -114,6 +117,41 @@ class SignalAugment:
 
 
 @dataclass(frozen=True)
+class VolumeAugment:
+    """How volumes become views (c, round(crop * d), round(crop * h), round(crop * w)).
+
+    A view is a window of the volume, not stretched, so that sizes keep their meaning; in
+    `eval_view` the middle one, so that the encoder sees one size only.
+
+    Args:
+        crop: share of each side in a view; 1 for all of it.
+        flip: mirror half of the views along w, which is left and right in a scan read from NIfTI.
+            Turn it off where the side of the body changes the target.
+        intensity: largest change of contrast, by a factor in 1 - intensity to 1 + intensity, and of
+            brightness, in standard deviations of the training volumes. 0 where the values of the
+            voxels carry the target, as in a map of densities.
+        erase: share of the views of which a block is set to 0, the mean, in all channels.
+        erase_sides: smallest and largest share of the view's side that a side of it covers.
+    """
+
+    crop: float = 0.9
+    flip: bool = True
+    intensity: float = 0.1
+    erase: float = 0.0
+    erase_sides: tuple[float, float] = (0.15, 0.5)
+
+    def __post_init__(self) -> None:
+        _with_tuples(self)
+        check_value(0 < self.crop <= 1, "crop", "a share with 0 < crop <= 1", self.crop)
+        check_value(0 <= self.intensity < 1, "intensity", "in 0 <= x < 1", self.intensity)
+        _check_erasing(self.erase, "erase_sides", self.erase_sides)
+
+    def sides(self, total: Sequence[int]) -> tuple[int, ...]:
+        """The sides of a view of a volume with these sides."""
+        return tuple(max(1, round(self.crop * side)) for side in total)
+
+
+@dataclass(frozen=True)
 class TableAugment:
     """How rows of a standardised table become views (p,).
 
@@ -148,10 +186,25 @@ class CachedViews:
         check_value(self.views >= 0, "views", "a number of views >= 0", self.views)
 
 
-Augment = ImageAugment | SignalAugment | TableAugment | CachedViews
+Augment = ImageAugment | SignalAugment | VolumeAugment | TableAugment | CachedViews
 AUGMENTS: dict[str, type[Augment]] = {
     "image": ImageAugment,
     "signal": SignalAugment,
+    "volume": VolumeAugment,
     "table": TableAugment,
 }
 """The config for each kind of data."""
+
+MEASURED_SIDES = {"signal": 1, "volume": 3}
+"""Sides of a sample, by the kinds whose values come in any unit, and are standardised by channel.
+"""
+
+
+def standardised(x: Tensor, shift: Tensor, scale: Tensor, kind: str) -> Tensor:
+    """Samples of a kind that comes in any unit, by channel; others as they are."""
+    return (x - shift) / scale if kind in MEASURED_SIDES else x
+
+
+def unit_shape(kind: str, channels: int) -> tuple[int, ...]:
+    """The shape of what standardises the channels of a sample: (c, 1, ...)."""
+    return (channels if kind in MEASURED_SIDES else 1, *[1] * MEASURED_SIDES.get(kind, 1))

@@ -68,9 +68,15 @@ class DataFlags:
     skip_bad: SkipBad = False
     fit: Annotated[
         Literal["crop", "pad", "stretch"],
-        "how an image becomes square: its middle, all of it with grey bars, or out of proportion",
+        "how an image becomes square, or a scan a cube: its middle, all of it with bars around it, "
+        "or out of proportion",
     ] = "crop"
-    channels: Annotated[int | None, "1: grey, 3: RGB; default: grey if all image files are"] = None
+    channels: Annotated[int | None, "1: grey, 3: RGB; default: as the files are"] = None
+    volume_size: Annotated[int, "side of the cube that a file of a scan becomes, in voxels"] = 64
+    intensity: Annotated[
+        Literal["keep", "scan"],
+        "values of a scan's file: as they are, or each scan with mean 0 and deviation 1",
+    ] = "keep"
     root: Annotated[Path | None, "folder of your copy, with a dataset's name"] = None
     dataset_option: Annotated[
         list[str] | None,
@@ -129,6 +135,8 @@ def source_of(flags: DataFlags) -> "DataSource":
         skip_bad=flags.skip_bad,
         fit=flags.fit,
         channels=flags.channels,
+        volume_size=flags.volume_size,
+        intensity=flags.intensity,
     )
 
 
@@ -203,7 +211,8 @@ def describe(table: "Table") -> None:
     counts = ", ".join(f"{n} {split}" for split, n in numbers.items() if n or split in SPLITS)
     shape = "x".join(map(str, table.x.shape[1:]))
     if fit := table.preprocessing.get("fit"):
-        shape += f" ({'grey' if table.x.shape[1] == 1 else 'RGB'}, fit {fit})"
+        colours = {1: "grey, ", 3: "RGB, "}[table.x.shape[1]] if table.kind == "image" else ""
+        shape += f" ({colours}fit {fit})"
     what = f"table of {shape} inputs" if table.kind == "table" else f"{table.kind} {shape}"
     lines = [f"{what}, {counts}, target {', '.join(table.target_names)}"]
     if table.weight is not None:

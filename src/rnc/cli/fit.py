@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table as RichTable
@@ -26,12 +26,18 @@ def demo(
     out: Annotated[Path, "folder for the runs and the report"] = Path("runs/demo"),
     seeds: Seeds = 3,
     epochs: Annotated[int, typer.Option(min=1, help="of both methods")] = 12,
+    kind: Annotated[
+        Literal["digits", "volumes"], "digits, or volumes of balls whose radius is the target"
+    ] = "digits",
 ) -> None:
     """Real digits, rotated: learn the angle with L1 and with RnC, and see the difference.
 
     1,797 handwritten digits, each turned by a known angle. The angle is the target; which digit
     it is does not matter for it. Takes about two minutes on two CPU cores. Runs that are finished
     are not trained again: choose another --out for that.
+
+    With --kind volumes, 600 volumes of 20 x 20 x 20 voxels with a ball in noise each: the radius is
+    the target, and which of four scanners took the volume does not matter for it.
     """
     from rnc.experiments.demo import run_demo
     from rnc.experiments.write import seed_table
@@ -42,6 +48,7 @@ def demo(
             out,
             seeds=seeds,
             epochs=epochs,
+            kind=kind,
             command=typed_command(),
             show=show,
             say=lambda text: console.print(text, highlight=False, soft_wrap=True),
@@ -62,7 +69,7 @@ def fit(
     track: Track = None,
     **options: Any,
 ) -> None:
-    """Train a regressor on a table, signals or images, evaluate it and write a report.
+    """Train a regressor on a table, signals, images or volumes, evaluate it and write a report.
 
     For instance:
 

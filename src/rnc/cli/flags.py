@@ -35,10 +35,10 @@ PANELS = {panel: names.split() for panel, names in _LISTED.items()}
 DATA_FILES = ".csv, .tsv, .xlsx, .parquet, .feather, .jsonl or .npz"
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Run = Annotated[str, typer.Argument(help="a run folder, or hf://OWNER/NAME", show_default=False)]
-Images = Annotated[Path | None, "folder that image file names are relative to"]
+Images = Annotated[Path | None, "folder that names of image or scan files are relative to"]
 Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different seeds")]
 Track = Annotated[list[str] | None, "write to tensorboard, mlflow or wandb, too"]
-SkipBad = Annotated[bool, "leave out broken images"]
+SkipBad = Annotated[bool, "leave out broken images or scans"]
 Fields = TypeVar("Fields")
 
 _HOMES = {"DataFlags": "Data", "FitConfig": "Training"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from rnc.augment.configs import AUGMENTS, Augment
-from rnc.config.checks import changed_by_original, check_config, default_weights, erase_fields
+from rnc.config.checks import changed_by_original, check_config, default_weights, view_fields
 from rnc.config.given import options_of, per_target
 from rnc.config.partial_labels import encoder_reason, trained_sizes
 from rnc.config.presets import BEST_AUGMENT, preset_values, sgd_rate
@@ -83,7 +83,7 @@ class FitConfig:
     high: Annotated[PerTarget, "highest class; default: highest target"] = None
     step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
     encoder: Annotated[
-        str, "a timm model, small-cnn, resnet1d24, mlp, piecewise-mlp; auto: by input and preset"
+        str, "a timm model, small-cnn, resnet3d18, resnet1d24, mlp, piecewise-mlp; auto: by input"
     ] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
     weights: Annotated[
@@ -195,14 +195,14 @@ class FitConfig:
         "many times batch_size different samples in a step (paper and quick: 1); 0: the plain "
         "sample",
     ] = None
-    crop: Annotated[bool, "random crops (images, signals)"] = True
+    crop: Annotated[bool, "random crops (images, signals, volumes)"] = True
     crop_scale: Annotated[
         float | None, "smallest share of the image in a random crop; best: 0.5, paper: 0.2"
     ] = None
     erase: Annotated[
         float | None,
-        "share of the views that lose a rectangle (images) or a block of time (signals); share of "
-        "the features that are masked (tables)",
+        "share of the views that lose a rectangle (images), a block (volumes) or a block of time "
+        "(signals); share of the features that are masked (tables)",
     ] = None
     flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
     color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
@@ -211,7 +211,7 @@ class FitConfig:
         Mapping[str, Any] | None,
         "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides "
         "short_side interpolation, mean and std, as mean=0.485,0.456,0.406; signals: crop "
-        "erase_length; "
+        "erase_length; volumes: crop intensity erase_sides; "
         "tables: noise, and mask unless erase is given",
     ] = None
 
@@ -324,7 +324,7 @@ class FitConfig:
 
         Args:
             rows: how many there are to train on.
-            kind: of the data: image, signal or table; None is taken for image.
+            kind: of the data: image, volume, signal or table; None is taken for image.
         """
         count = None if rows is None else self.trained(rows).encoder
         return dataclasses.replace(self, **preset_values(self, count, kind))
@@ -340,7 +340,7 @@ class FitConfig:
         """How samples of a kind become views; those of images do not exceed their shorter side."""
         # What a preset fills in; `resolve` would make a config, whose check asks for this again.
         filled = vars(self) | preset_values(self, None, kind)
-        fields: dict[str, Any] = erase_fields(kind, filled["erase"])
+        fields: dict[str, Any] = view_fields(self, kind, filled["erase"])
         if kind == "image":
             fields |= {
                 "size": self.image_size if side is None else min(self.image_size, side),
@@ -349,8 +349,6 @@ class FitConfig:
             }
             fields |= {} if self.color else {"jitter": None}
             fields |= {} if self.grayscale else {"grayscale_p": 0.0}
-        elif kind == "signal" and not self.crop:
-            fields["crop"] = 1.0
         options = self.augment_options or {}
         known = [f.name for f in dataclasses.fields(AUGMENTS[kind]) if f.name not in fields]
         if unknown := [name for name in options if name not in known]:

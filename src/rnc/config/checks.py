@@ -2,9 +2,9 @@
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rnc.augment.configs import AUGMENTS
+from rnc.augment.configs import AUGMENTS, MEASURED_SIDES
 from rnc.config.presets import preset_values
 from rnc.heads.registry import HEADS, find_head
 from rnc.loss.pairwise import resolve_label_distance, resolve_similarity
@@ -148,7 +148,7 @@ def _check_augment(config: "FitConfig") -> None:
         config.augmentation(kinds[0])
 
 
-def erase_fields(kind: str, share: float) -> dict[str, float]:
+def _erase_fields(kind: str, share: float) -> dict[str, float]:
     """The fields of the augmentation that `erase` stands for; raises for a share it cannot have."""
     if kind != "table":
         return {"erase": share}
@@ -158,6 +158,15 @@ def erase_fields(kind: str, share: float) -> dict[str, float]:
             "them; got 1. Use less, such as 0.1."
         )
     return {"mask": share} if share > 0 else {}
+
+
+def view_fields(config: "FitConfig", kind: str, erase: float) -> dict[str, Any]:
+    """The fields of the augmentation that flags stand for; those of images are not all here."""
+    fields: dict[str, Any] = _erase_fields(kind, erase)
+    fields |= {"crop": 1.0} if kind in MEASURED_SIDES and not config.crop else {}
+    if kind == "volume":
+        fields |= {"flip": config.flip} | ({} if config.color else {"intensity": 0.0})
+    return fields
 
 
 def _check_test_views(config: "FitConfig") -> None:

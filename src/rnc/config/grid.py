@@ -20,7 +20,7 @@ def stage_grid(config: FitConfig, kind: str | None = None) -> TuningGrid:
 
     Args:
         config: its scheme and objective say whether there is a temperature.
-        kind: of the data: image, signal or table.
+        kind: of the data: image, volume, signal or table.
 
     >>> stage_grid(FitConfig(preset="quick", scheme="end2end"))["lr"]
     (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01)

@@ -116,6 +116,11 @@ def _best_signals(config: "FitConfig", rows: int | None) -> dict[str, Any]:
     return _best_network(config, rows, config.views) | {"optimizer": "adamw"}
 
 
+def _best_volumes(config: "FitConfig", rows: int | None) -> dict[str, Any]:
+    mirrored = {"test_views": "mirror" if config.flip else "plain"}
+    return _best_signals(config, rows) | mirrored
+
+
 def _best_network(config: "FitConfig", rows: int | None, views: int | None) -> dict[str, Any]:
     several = 2 if views is None else views
     batch_size = config.batch_size or best_batch_size(rows, several)
@@ -166,6 +171,7 @@ def _frozen(config: "FitConfig", rows: int | None) -> dict[str, Any]:
 _BEST: dict[str, Callable[["FitConfig", int | None], dict[str, Any]]] = {
     "image": _best_images,
     "signal": _best_signals,
+    "volume": _best_volumes,
     "table": _best_tables,
 }
 _PRESETS: dict[str, Callable[["FitConfig", int | None, str], dict[str, Any]]] = {

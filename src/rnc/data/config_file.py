@@ -44,7 +44,7 @@ def _check_model(model: dict[str, Any], cls: type[Any], *, complete: bool) -> No
     check_fields(model, cls, "model", all_known=complete, complete=complete)
     kind, head = model.get("kind"), model.get("head", {})
     if complete or kind is not None:
-        check_json(kind, Literal["image", "signal", "table"], "model.kind")
+        check_json(kind, Literal["image", "signal", "table", "volume"], "model.kind")
     known = complete and "options" in head
     check_fields(head, HeadConfig, "model.head", all_known=known, complete=complete)
     augment = AUGMENTS[kind or "table"]

@@ -1,4 +1,4 @@
-"""Decoded images, kept on disk between runs.
+"""Decoded images and volumes, kept on disk between runs.
 
 The cache is an .npy file with the pixels, which later runs map into memory, and a .json manifest
 with a stamp of every file, which says its content (see `rnc.data.stamps`). Files whose content has
@@ -8,15 +8,17 @@ two runs at once, leave either the old cache or a new one.
 """
 
 import json
+import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from rnc.data.cache_entries import default_cache, delete_abandoned, make_room
@@ -32,12 +34,29 @@ _in_use: set[Path] = set()  # pixel files that this process reads
 class Decoded(NamedTuple):
     """Pixels of the images that can be read, in order, and what is wrong with the others."""
 
-    x: Pixels
-    """(n, c, side, side), possibly mapped from the cache: read it, do not write."""
+    x: NDArray[Any]
+    """(n, c, side, side) or (n, c, side, side, side), possibly mapped from the cache: read it, do
+    not write."""
     bad: dict[int, str]
     """Position among the files -> what is wrong with it."""
     digests: list[str] | None = None
     """A hash of the content of every file, "" where there is none; None if there is no cache."""
+
+
+class StoredForm(NamedTuple):
+    """What files become, and what makes it of them."""
+
+    shape: tuple[int, ...]
+    """Of one sample."""
+    dtype: type[np.generic]
+    decode: Callable[[Sequence[str], bool], Generator[NDArray[Any] | str]]
+    """Files and whether to show a bar -> what each is, or why there is nothing."""
+    kind: str = "image"
+
+    @property
+    def nbytes(self) -> int:
+        """Of one sample."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Decoding(NamedTuple):
@@ -52,6 +71,8 @@ class Decoding(NamedTuple):
     """None: as the files are."""
     resample: str = "bicubic"
     """One of `rnc.data.images.FILTERS`."""
+    volume_size: int = 64
+    intensity: str = "keep"
 
     def as_fitted(self, preprocessing: Mapping[str, Any]) -> "Decoding":
         """The same, for a model with this preprocessing; an older one lacks what is usual."""
@@ -90,10 +111,26 @@ def load_images(
         raise DataError(f"Image files have 3 channels (RGB) or 1 (grey); got channels={channels}.")
     if fit not in FITS:
         raise DataError(f"fit must be one of {', '.join(FITS)}; got {fit!r}.")
+
+    def decode(names: Sequence[str], show: bool) -> Generator[Pixels | str]:
+        return decode_all(names, side, channels, fit, show, resample)
+
+    form = StoredForm((channels, side, side), np.uint8, decode)
+    return load_files(files, form, cache=cache, progress=progress)
+
+
+def load_files(
+    files: Sequence[str | Path],
+    form: StoredForm,
+    *,
+    cache: Path | None = None,
+    progress: bool = False,
+) -> Decoded:
+    """Decode files of any kind, or take them from the cache, as `load_images` does with images."""
     if cache is None:
         old, stamps = None, [Stamp(str(file), -1, -1) for file in files]
     else:
-        old = _Cache.read(cache, side, channels)
+        old = _Cache.read(cache, form)
         stamps = stamps_of(files, {} if old is None else {one.file: one for one in old.stamps})
     if cache is not None and old is not None and _contents(stamps) == _contents(old.stamps):
         _mark_used(cache, old, stamps)
@@ -101,41 +138,35 @@ def load_images(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        pixels = _pixels(stamps, old, side, channels, fit, progress, resample)
+        pixels = _pixels(stamps, old, form, progress)
         if cache is None:
-            return _into_memory(pixels, len(files), side, channels)
+            return _into_memory(pixels, len(files), form)
         try:
             if cache.parent == default_cache():  # any other folder is its owner's to keep small
-                make_room(cache.parent, len(files) * channels * side**2, frozenset(_in_use))
-            return _into_cache(pixels, stamps, cache, side, channels)
+                make_room(cache.parent, len(files) * form.nbytes, frozenset(_in_use))
+            return _into_cache(pixels, stamps, cache, form)
         except OSError as error:
             raise DataError(
-                f"The image cache {cache} cannot be written ({error}). It needs "
-                f"{len(files) * channels * side**2 / 1e6:.0f} MB; make room, or choose another "
+                f"The {form.kind} cache {cache} cannot be written ({error}). It needs "
+                f"{len(files) * form.nbytes / 1e6:.0f} MB; make room, or choose another "
                 "folder."
             ) from error
 
 
 def _pixels(
-    stamps: list[Stamp],
-    old: "_Cache | None",
-    side: int,
-    channels: int,
-    fit: str,
-    progress: bool,
-    resample: str,
-) -> Iterator[Pixels | str]:
+    stamps: list[Stamp], old: "_Cache | None", form: StoredForm, progress: bool
+) -> Iterator[NDArray[Any] | str]:
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp.digest not in known]
-    with closing(decode_all(changed, side, channels, fit, progress, resample)) as fresh:
+    with closing(form.decode(changed, progress)) as fresh:
         for stamp in stamps:
             is_known = old is not None and stamp.digest in known
             yield old.x[known[stamp.digest]] if old is not None and is_known else next(fresh)
 
 
-def _into_memory(pixels: Iterator[Pixels | str], n: int, side: int, channels: int) -> Decoded:
-    x, good, bad = np.empty((n, channels, side, side), np.uint8), 0, {}
+def _into_memory(pixels: Iterator[NDArray[Any] | str], n: int, form: StoredForm) -> Decoded:
+    x, good, bad = np.empty((n, *form.shape), form.dtype), 0, {}
     for i, result in enumerate(pixels):
         if isinstance(result, str):
             bad[i] = result
@@ -148,7 +179,7 @@ def _into_memory(pixels: Iterator[Pixels | str], n: int, side: int, channels: in
 class _Cache(NamedTuple):
     """A cache that has been read from disk."""
 
-    x: Pixels
+    x: NDArray[Any]
     pixels: str
     """The name of the file of x."""
     stamps: list[Stamp]
@@ -160,35 +191,35 @@ class _Cache(NamedTuple):
         return {digest: row for row, digest in enumerate(good) if digest}
 
     @classmethod
-    def read(cls, cache: Path, side: int, channels: int) -> "_Cache | None":
+    def read(cls, cache: Path, form: StoredForm) -> "_Cache | None":
         """The cache at this path, or None if it is absent, incomplete or of other images."""
         try:
             manifest = json.loads(_manifest(cache).read_text(encoding="utf-8"))
             stamps = [Stamp(*stamp) for stamp in manifest["files"]]
             bad = {int(i): str(reason) for i, reason in manifest["bad"].items()}
-            shape = (len(stamps) - len(bad), channels, side, side)
+            shape = (len(stamps) - len(bad), *form.shape)
             if manifest["version"] != _VERSION or tuple(manifest["shape"]) != shape:
                 return None
-            x = _map(cache.with_name(manifest["pixels"]), shape)
+            x = _map(cache.with_name(manifest["pixels"]), shape, form)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return (
             cls(x, manifest["pixels"], stamps, bad)
-            if x.shape == shape and x.dtype == np.uint8
+            if x.shape == shape and x.dtype == form.dtype
             else None
         )
 
 
-def _map(path: Path, shape: tuple[int, ...]) -> Pixels:
+def _map(path: Path, shape: tuple[int, ...], form: StoredForm) -> NDArray[Any]:
     if 0 in shape:  # nothing to map
-        return np.empty(shape, np.uint8)
-    mapped: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.empty(shape, form.dtype)
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     _in_use.add(path)
     return mapped
 
 
 def _into_cache(
-    pixels: Iterator[Pixels | str], stamps: list[Stamp], cache: Path, side: int, channels: int
+    pixels: Iterator[NDArray[Any] | str], stamps: list[Stamp], cache: Path, form: StoredForm
 ) -> Decoded:
     """Write the pixels beside the old ones, then let the manifest name them."""
     cache.parent.mkdir(parents=True, exist_ok=True)
@@ -196,17 +227,17 @@ def _into_cache(
     bad: dict[int, str] = {}
     try:
         with data.open("wb") as file:
-            _write_header(file, (len(stamps), channels, side, side))
+            _write_header(file, (len(stamps), *form.shape), form)
             for i, result in enumerate(pixels):
                 if isinstance(result, str):
                     bad[i] = result
                 else:  # a full disk raises here; with a mapped file it would kill the process
                     file.write(np.ascontiguousarray(result).data)
-            shape = (len(stamps) - len(bad), channels, side, side)
-            _write_header(file, shape)
+            shape = (len(stamps) - len(bad), *form.shape)
+            _write_header(file, shape, form)
             file.flush()
             os.fsync(file.fileno())
-        x = _map(data, shape)
+        x = _map(data, shape, form)
         _commit(cache, data, {"shape": shape, "files": stamps, "bad": bad})
     except BaseException:
         data.unlink(missing_ok=True)
@@ -214,10 +245,11 @@ def _into_cache(
     return Decoded(x, bad, [stamp.digest for stamp in stamps])
 
 
-def _write_header(file: Any, shape: tuple[int, ...]) -> None:
+def _write_header(file: Any, shape: tuple[int, ...], form: StoredForm) -> None:
     """Write the .npy header, which has the same length for any number of rows."""
     file.seek(0)
-    header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    descr = np.lib.format.dtype_to_descr(np.dtype(form.dtype))
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
 
 

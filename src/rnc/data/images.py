@@ -7,9 +7,10 @@ white; 16-bit grey keeps its upper 8 bits.
 
 import errno
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,16 +131,21 @@ mid-grey bars; stretch: all of it, in other proportions."""
 
 def image_files(folder: Path) -> list[Path]:
     """All images in a folder and below, by name; hidden files are left out."""
+    return files_below(folder, "image", IMAGE_SUFFIXES)
+
+
+def files_below(folder: Path, what: str, suffixes: Collection[str]) -> list[Path]:
+    """All files in a folder and below that end so, by name; hidden ones are left out."""
     if not folder.is_dir():
-        raise DataError(f"The image folder {folder} does not exist.")
+        raise DataError(f"The {what} folder {folder} does not exist.")
     found = sorted(
         path
         for path in folder.rglob("*")
-        if path.suffix.lower() in IMAGE_SUFFIXES
+        if path.name.lower().endswith(tuple(suffixes))
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     if not found:
-        raise DataError(f"{folder} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}).")
+        raise DataError(f"{folder} holds no {what}s ({', '.join(sorted(suffixes))}).")
     return found
 
 
@@ -156,20 +162,35 @@ def decode_all(
     Threads do the work: Pillow releases the interpreter lock while it decodes and scales.
     Processes would be no faster, and each would have to import everything again.
     """
+
+    def decode_one(file: str) -> Pixels | str:
+        return _decode_or_reason(file, side, channels, fit, resample)
+
+    return by_threads(files, decode_one, "Decoding images", progress)
+
+
+def by_threads(
+    files: Sequence[str],
+    decode_one: Callable[[str], NDArray[Any] | str],
+    title: str,
+    progress: bool,
+    *,
+    in_flight: int = _BLOCK,
+    task: int = _TASK,
+) -> Generator[NDArray[Any] | str]:
+    """What `decode_one` makes of each file, in order, by several threads; with a bar if asked for.
+
+    At most `in_flight` files are in memory, and a thread gets `task` of them at a time.
+    """
     columns = (*Progress.get_default_columns()[:3], MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True, quiet=not progress), disable=not progress)
     with ThreadPoolExecutor(reader_threads()) as pool, bar:
-        task = bar.add_task("Decoding images", total=len(files))
-        for start in range(0, len(files), _BLOCK):
-            block = files[start : start + _BLOCK]
-            chunks = [block[i : i + _TASK] for i in range(0, len(block), _TASK)]
-            for results in pool.map(
-                lambda chunk: [
-                    _decode_or_reason(file, side, channels, fit, resample) for file in chunk
-                ],
-                chunks,
-            ):
-                bar.advance(task, len(results))
+        line = bar.add_task(title, total=len(files))
+        for start in range(0, len(files), in_flight):
+            block = files[start : start + in_flight]
+            chunks = [block[i : i + task] for i in range(0, len(block), task)]
+            for results in pool.map(lambda chunk: [decode_one(file) for file in chunk], chunks):
+                bar.advance(line, len(results))
                 yield from results
 
 

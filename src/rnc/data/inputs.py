@@ -1,11 +1,11 @@
-"""Inputs of a model: columns, signals and pixels from arrays, images from files."""
+"""Inputs of a model: columns, signals, volumes and pixels from arrays, images from files."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -15,6 +15,7 @@ from rnc.data import sources
 from rnc.data.columns import nested
 from rnc.data.errors import DataError, first_few, unusable
 from rnc.data.features import apply_features
+from rnc.data.formats import suffix_of
 from rnc.data.image_cache import Decoded, Decoding, load_images
 from rnc.data.images import image_files
 from rnc.data.packed import member_of
@@ -22,6 +23,15 @@ from rnc.data.pictures import pixels_of, whole_pixels
 from rnc.data.splits import PARTIAL, PARTIAL_TEST
 from rnc.data.stamps import copies, digests_of
 from rnc.data.survey import survey
+from rnc.data.volumes import (
+    form_of,
+    load_scans,
+    scans_below,
+    survey_scans,
+    units_note,
+    volumes_of,
+    whole_volume,
+)
 
 
 class Skipped(NamedTuple):
@@ -35,7 +45,7 @@ class Inputs(NamedTuple):
     """Rows for a model, without targets."""
 
     x: NDArray[Any]
-    """As in a Table: (n, p), (n, c, l) or (n, c, h, w)."""
+    """As in a Table: (n, p), (n, c, l), (n, c, h, w) or (n, c, d, h, w)."""
     names: NDArray[np.str_]
     """What identifies each row: its file name or number."""
     skipped: tuple[Skipped, ...] = ()
@@ -57,7 +67,7 @@ def inputs_from_arrays(
     """New arrays, prepared as a Table's train rows were.
 
     Args:
-        x: (n, p), (n, c, l) or (n, c, h, w), or a DataFrame.
+        x: (n, p), (n, c, l), (n, c, h, w) or (n, c, d, h, w), or a DataFrame.
         preprocessing: that of the Table.
         kind: that of the Table.
         feature_names: names of the p columns; those of the Table's by default, in its order.
@@ -90,6 +100,8 @@ def prepared_arrays(
         return apply_features(x, preprocessing, place)
     if kind == "image":
         return pixels_of(x, preprocessing, 0, place)
+    if kind == "volume":
+        return volumes_of(x, preprocessing, place)
     channels = preprocessing.get("channels", 3)
     if shape[1] != channels:
         raise DataError(f"{trained} {channels} channels; x has {shape[1]}: {shape}.")
@@ -116,7 +128,7 @@ def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Rows that name an image file each."""
+    """Rows that name a file each: an image, or a volume."""
 
     place: str
     """The table, folder or file that names them, for messages."""
@@ -126,6 +138,7 @@ class ImageRows:
     """Their numbers in a table, or None."""
     identity: str
     """A text that differs between sets of files, which need different caches."""
+    kind: Literal["image", "volume"] = "image"
 
     @classmethod
     def of(
@@ -146,25 +159,39 @@ class ImageRows:
         names = ["" if pd.isna(value) else str(value).strip() for value in values]
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
         files = [os.path.join(folder, name) for name in names]  # noqa: PTH118  # a fifth of a Path
+        kind = _kind_of(names)
         names = [name if (member := member_of(name)) is None else member.shown for name in names]
-        return cls(place, names, files, frame.index.tolist(), identity)
+        return cls(place, names, files, frame.index.tolist(), identity, kind)
 
     @classmethod
-    def listed(cls, paths: Sequence[Path], *, relative: bool = True) -> "ImageRows":
-        """Files as they are given, and all images of the folders among them.
+    def listed(
+        cls,
+        paths: Sequence[Path],
+        *,
+        relative: bool = True,
+        kind: Literal["image", "volume"] = "image",
+    ) -> "ImageRows":
+        """Files as they are given, and all images or volumes of the folders among them.
 
-        Images of a single folder are named `relative` to it.
+        Those of a single folder are named `relative` to it.
         """
+        below = image_files if kind == "image" else scans_below
         names, files = [], []
         for path in paths:
-            inside = image_files(path) if path.is_dir() else [path]
+            inside = below(path) if path.is_dir() else [path]
             files += inside
             alone = relative and len(paths) == 1 and path.is_dir()
             names += [(file.relative_to(path) if alone else file).as_posix() for file in inside]
         if not files:
-            raise DataError("There are no images to read: the list of files is empty.")
+            raise DataError(f"There are no {kind}s to read: the list of files is empty.")
         place = str(paths[0]) if len(paths) == 1 else f"{paths[0]}, ..."
-        return cls(place, names, files, None, "\n".join(str(path.resolve()) for path in paths))
+        identity = "\n".join(str(path.resolve()) for path in paths)
+        return cls(place, names, files, None, identity, kind)
+
+    @property
+    def thing(self) -> str:
+        """What one of them is called."""
+        return "picture" if self.kind == "image" else "scan"
 
     def __getitem__(self, chosen: NDArray[np.bool_]) -> "ImageRows":
         """The chosen rows."""
@@ -182,11 +209,21 @@ class ImageRows:
 
     def survey(self, decoding: Decoding) -> tuple[Decoding, tuple[str, ...]]:
         """How to decode the files, by what they are like, and what a user should know of it."""
+        if self.kind == "volume":
+            channels, notes = survey_scans(self.files, decoding.fit)
+            return decoding._replace(channels=decoding.channels or channels), notes
         found = survey(self.files)
         note = found.note() if decoding.fit == "crop" else None
         if decoding.channels is None:
             decoding = decoding._replace(channels=1 if found.grey else 3)
         return decoding, () if note is None else (note,)
+
+    def preprocessing(self, decoding: Decoding) -> dict[str, Any]:
+        """What new files need to be decoded in the same way, as JSON types."""
+        if self.kind == "image":
+            return decoding.preprocessing
+        own = {"side": decoding.volume_size, "intensity": decoding.intensity}
+        return {"channels": decoding.channels, "fit": decoding.fit} | own
 
     def load(self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None) -> Decoded:
         """Pixels of the good images; bad ones are an error unless they may be skipped.
@@ -201,37 +238,64 @@ class ImageRows:
         self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None
     ) -> Decoded:
         """What `load` returns, whatever is wrong with the other images."""
+        self._check_kind(preprocessing)
+        if self.kind == "volume":
+            return self._scans(decoding, preprocessing)
         if preprocessing is not None and "shape" in preprocessing:
             return self._load_whole(preprocessing)
         if preprocessing is not None:
             decoding = decoding.as_fitted(preprocessing)
-        side, _, cache, progress, fit, channels, resample = decoding
+        side, _, cache, progress, fit, channels, resample, *_ = decoding
         assert channels is not None
-        entry = None
-        if cache is not None:
-            key = f"{self.identity}\n{channels}" + ("" if fit == "crop" else f"\n{fit}")
-            key += "" if resample == "bicubic" else f"\n{resample}"
-            token = blake2b(key.encode(), digest_size=8).hexdigest()
-            entry = Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
+        key = f"{channels}" + ("" if fit == "crop" else f"\n{fit}")
+        key += "" if resample == "bicubic" else f"\n{resample}"
         return load_images(
             self.files,
             side,
             channels=channels,
             fit=fit,
-            cache=entry,
+            cache=self._entry(cache, side, key),
             progress=progress,
             resample=resample,
         )
 
+    def _check_kind(self, preprocessing: Mapping[str, Any] | None) -> None:
+        """Raise for scans where a fitted model takes images, and the other way round."""
+        fitted = preprocessing or {}
+        of_volumes = "intensity" in fitted or len(fitted.get("shape", ())) == 3
+        if fitted and of_volumes != (self.kind == "volume"):
+            trained = "volumes" if of_volumes else "images"
+            raise DataError(
+                f"The model was trained on {trained}; {self.place} names {self.kind}s, such as "
+                f"{self.names[0]}."
+            )
+
+    def _scans(self, decoding: Decoding, preprocessing: Mapping[str, Any] | None) -> Decoded:
+        if preprocessing is not None and "shape" in preprocessing:
+            return self._load_whole(preprocessing)
+        form = form_of(self.preprocessing(decoding) if preprocessing is None else preprocessing)
+        key = "\n".join(map(str, form))
+        entry = self._entry(decoding.cache, form.side, key)
+        return load_scans(self.files, form, cache=entry, progress=decoding.progress)
+
+    def _entry(self, cache: str | Path | None, side: int, key: str) -> Path | None:
+        """Where the cache is of these files in a form, which the key tells from others."""
+        if cache is None:
+            return None
+        token = blake2b(f"{self.identity}\n{key}".encode(), digest_size=8).hexdigest()
+        return Path(cache) / f"{Path(self.place).stem[:40]}-{side}-{token}"
+
     def _load_whole(self, preprocessing: Mapping[str, Any]) -> Decoded:
         good, bad = [], {}
+        read = whole_pixels if self.kind == "image" else whole_volume
         for i, file in enumerate(self.files):
             try:
-                good.append(whole_pixels(file, preprocessing))
+                good.append(read(file, preprocessing))
             except (OSError, ValueError) as error:
                 bad[i] = str(error)
         shape = (0, preprocessing.get("channels", 3), *preprocessing["shape"])
-        return Decoded(np.stack(good) if good else np.empty(shape, np.uint8), bad)
+        nothing = np.empty(shape, np.uint8 if self.kind == "image" else np.float32)
+        return Decoded(np.stack(good) if good else nothing, bad)
 
     def usable(self, bad: dict[int, str], skip_bad: bool) -> dict[int, str]:
         """What is wrong with the bad images, by position; an error unless they may be skipped."""
@@ -247,7 +311,7 @@ class ImageRows:
             f"{'' if self.rows is None else f'row {self.rows[i]}: '}{self.files[i]}: {reason}"
             for i, reason in bad.items()
         ]
-        raise unusable(self.place, "images", reasons, len(self.files), advice)
+        raise unusable(self.place, f"{self.kind}s", reasons, len(self.files), advice)
 
     def copies_across(
         self, split: NDArray[np.str_], bad: Mapping[int, str], digests: Sequence[str] | None
@@ -266,12 +330,23 @@ class ImageRows:
             return ()
         first = {str(split[i]): f"{self.names[i]} ({split[i]})" for i in reversed(across[0])}
         return (
-            f"{len(across)} pictures in {sum(map(len, across))} rows are in more than one of "
+            f"{len(across)} {self.thing}s in {sum(map(len, across))} rows are in more than one of "
             f"train, val and test, such as {' and '.join(sorted(first.values()))}: the same file, "
-            "or one with the same content. Scores on them are too good. Give the rows of a picture "
-            "a common value of --group-column (group_column=), or leave out the copies.",
+            "or one with the same content. Scores on them are too good. Give the rows of a "
+            f"{self.thing} a common value of --group-column (group_column=), or leave out the "
+            "copies.",
         )
+
+    def units_note(self, x: NDArray[Any], decoding: Decoding) -> tuple[str, ...]:
+        """A sentence about scans whose units seem to differ, if they do and are kept."""
+        return units_note(x) if self.kind == "volume" and decoding.intensity == "keep" else ()
 
     def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
         """The bad images by name."""
         return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())
+
+
+def _kind_of(names: Sequence[str]) -> Literal["image", "volume"]:
+    """Volumes, if the first of the files ends like one."""
+    first = next(filter(None, names), "")
+    return "volume" if suffix_of(Path(first)) in sources.VOLUME_SUFFIXES else "image"

@@ -49,6 +49,7 @@ class _Preprocessing(TypedDict, total=False):
     fit: Literal["crop", "pad", "stretch"]
     side: int
     resample: Literal["bicubic", "bilinear"]
+    intensity: Literal["keep", "scan"]
     shape: list[int]
     decimal: str | None
     columns: list[dict[str, Any]]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -34,9 +34,12 @@ from rnc.data.pictures import is_picture, pixels_of
 from rnc.data.unseen import unseen_categories
 
 _PLACE = "The data"
+FILE_KINDS: dict[str, Literal["image", "volume"]] = {"image": "image", "volume": "volume"}
+"""Kinds of data that are in a file for each sample."""
 _FORMS = {
     "table": "a DataFrame, rows (n, p), or a file of a table",
     "signal": "signals (n, c, l), or an .npz file of them",
+    "volume": "files of scans, a folder, volumes (n, c, d, h, w) or a table of files",
     "image": "image files, a folder, pictures, whole numbers (n, c, h, w) or a table of files",
 }
 
@@ -58,9 +61,9 @@ def read_inputs(
     Args:
         data: a file as `read_table` takes it, with or without targets; a DataFrame, a dict with a
             value for each column, or a list of such; an array (n, p), (n, c, l), or (n, c, h, w) of
-            whole numbers from 0 to 255. For images also a file, a folder, a picture of Pillow, or
-            an array (h, w, c). Of files, folders, patterns such as "photos/*.jpg" and pictures also
-            a list.
+            whole numbers from 0 to 255, or volumes (n, c, d, h, w). For images and volumes also a
+            file or a folder, for images a picture of Pillow, or an array (h, w, c). Of files,
+            folders, patterns such as "photos/*.jpg" and pictures also a list.
         preprocessing: that of the Table.
         kind: that of the Table.
         images: the folder that file names in a table are relative to; the table's own by default,
@@ -122,8 +125,9 @@ class InputReader:
         parts: list[Inputs] = []
         for is_data, some in groupby(paths, sources.holds_rows):
             files = list(some)
-            if self.kind == "image" and not is_data:
-                parts.append(self._decoded(ImageRows.listed(files, relative=len(paths) == 1)))
+            if not is_data and (kind := FILE_KINDS.get(self.kind)) is not None:
+                alone = len(paths) == 1
+                parts.append(self._decoded(ImageRows.listed(files, relative=alone, kind=kind)))
             else:
                 parts += [self._data_file(file, is_alone=len(paths) == 1) for file in files]
         return parts[0] if len(parts) == 1 else joined_inputs(parts)
@@ -136,7 +140,7 @@ class InputReader:
         else:
             frame, columns = self.read_table(path)
             inputs = self.frame(frame, str(path), sources.folder_of(path), columns)
-            if self.kind == "image":
+            if self.kind in FILE_KINDS:
                 return inputs
         names = inputs.names if is_alone else np.char.add(f"{path}:", inputs.names)
         return inputs._replace(names=names)
@@ -192,7 +196,7 @@ class InputReader:
         check_names(frame.columns, place)
         frame = read_decimals(frame, cells_of(self.preprocessing))
         columns = frame[self.others(frame.columns)] if columns is None else columns
-        if self.kind == "image":
+        if self.kind in FILE_KINDS:
             rows, used = self.image_rows(frame, place, folder)
             inputs = self._decoded(rows)
             skipped = {name for name, _ in inputs.skipped}
@@ -209,6 +213,8 @@ class InputReader:
         """The images that a table names, and the column of their names."""
         folder = folder if self.images is None else Path(self.images)
         rows = ImageRows.of(frame, self.image_column, (), folder, place)
+        if rows.kind != self.kind:
+            raise self._misfit(f"files such as {rows.names[0]}")
         return rows, sources.image_column(frame, self.image_column, (), place)
 
     def _decoded(self, rows: ImageRows) -> Inputs:

@@ -18,7 +18,15 @@ from rnc.data.splits import take_calibration
 from rnc.data.table import Table, read_table
 
 _OF_COPIES = ("source", "dataset", "dataset_options", "target", "calibration_share")
-_LEFT_OUT = ("calibration_share", "unlabelled", "partial_labels", "upper_column", "event_column")
+_LEFT_OUT = (
+    "calibration_share",
+    "unlabelled",
+    "partial_labels",
+    "upper_column",
+    "event_column",
+    "volume_size",
+    "intensity",
+)
 """Fields that config.json has only where they are used: older versions do not know them."""
 _NOT_FOR_TABLES = ("source", "dataset", "dataset_options")
 
@@ -54,6 +62,8 @@ class DataSource:
     skip_bad: bool = False
     fit: str = "crop"
     channels: int | None = None
+    volume_size: int = 64
+    intensity: str = "keep"
     dataset: str | None = None
     """The name of the dataset, if there is one."""
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
@@ -72,7 +82,7 @@ class DataSource:
         """The fields that matter for this source, as config.json keeps them."""
         fields = dataclasses.asdict(self)
         for name in _LEFT_OUT:
-            if not fields[name]:
+            if fields[name] == getattr(DataSource, name):
                 del fields[name]
         if self.is_copy:
             return {name: fields[name] for name in _OF_COPIES if name in fields}

@@ -4,7 +4,7 @@ Rows are numbered as a person sees them: in a CSV the header is row 1, as in a s
 Parquet, NPZ and arrays the first row is 0, as in pandas and numpy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,11 @@ from rnc.data.shards import is_data_folder, is_image_folder, read_folder
 
 TABLES = tuple(TABLE_READERS)
 ARRAYS = (".npz",)
+NIFTI_SUFFIXES = (".nii", ".nii.gz")
+VOLUME_SUFFIXES = (*NIFTI_SUFFIXES, ".npy")
+_SAMPLE_SUFFIXES = IMAGE_SUFFIXES.union(VOLUME_SUFFIXES)
 
-_IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img")
+_IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img", "scan", "volume")
 
 
 def is_data_file(source: str | Path) -> bool:
@@ -115,22 +118,22 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
 
 
 def looks_like_files(values: pd.Series) -> bool:
-    """Whether the first values end like the names of image files."""
+    """Whether the first values end like the names of files of images or volumes."""
     first = values.head(100).dropna().tolist()
     return bool(first) and all(
         isinstance(value, str)
-        and (Path(value.strip()).suffix.lower() in IMAGE_SUFFIXES or member_of(value) is not None)
+        and (suffix_of(Path(value.strip())) in _SAMPLE_SUFFIXES or member_of(value) is not None)
         for value in first
     )
 
 
 def kind_of(x: NDArray[Any], place: str) -> str:
-    """The kind of an array, by its number of dimensions: table, signal or image."""
-    kinds = {2: "table", 3: "signal", 4: "image"}
+    """The kind of an array, by its number of dimensions: table, signal, image or volume."""
+    kinds = {2: "table", 3: "signal", 4: "image", 5: "volume"}
     if x.ndim not in kinds or 0 in x.shape[1:]:
         raise DataError(
-            f"{place}: x must be (n, p) for a table, (n, c, l) for signals or (n, c, h, w) for "
-            f"images, with no empty side; got {x.shape}."
+            f"{place}: x must be (n, p) for a table, (n, c, l) for signals, (n, c, h, w) for "
+            f"images or (n, c, d, h, w) for volumes, with no empty side; got {x.shape}."
         )
     if x.shape[0] == 0:
         raise DataError(f"{place}: x has no rows; got {x.shape}.")
@@ -152,6 +155,26 @@ def as_signals(x: NDArray[Any], place: str) -> NDArray[np.float32]:
     return signals
 
 
+def as_volumes(x: NDArray[Any], place: str) -> NDArray[Any]:
+    """Volumes as finite float32, uint8 as it is: (n, c, d, h, w)."""
+    if x.shape[1] > 4 and x.shape[4] in (1, 2, 3, 4) and min(x.shape[1:4]) > x.shape[4]:
+        raise DataError(
+            f"{place}: x must be (n, c, d, h, w) for volumes; got {x.shape}, which looks like "
+            "(n, d, h, w, c). Use x.transpose(0, 4, 1, 2, 3)."
+        )
+    if x.dtype == np.uint8:
+        return x
+    with np.errstate(over="ignore"):
+        volumes = x.astype(np.float32, copy=False)
+    bad = [i for i, volume in enumerate(volumes) if not np.isfinite(volume).all()]
+    if bad:
+        raise DataError(
+            f"{place}: x has NaN, infinite or too large values in {len(bad)} of {len(x)} volumes "
+            f"(rows {first_few(bad)}). Repair these volumes, or leave them out."
+        )
+    return volumes
+
+
 def as_pixels(x: NDArray[Any], place: str) -> NDArray[np.uint8]:
     """Images as uint8: (n, c, h, w)."""
     if x.shape[1] > 4 and x.shape[3] in (1, 3, 4):
@@ -168,10 +191,18 @@ def as_pixels(x: NDArray[Any], place: str) -> NDArray[np.uint8]:
     return x.astype(np.uint8, copy=False)
 
 
+AS_ARRAYS: dict[str, Callable[[NDArray[Any], str], NDArray[Any]]] = {
+    "signal": as_signals,
+    "image": as_pixels,
+    "volume": as_volumes,
+}
+"""What checks the arrays of each kind that is no table, and gives them the type of a Table."""
+
+
 def as_columns(
     x: NDArray[Any] | pd.DataFrame, names: Sequence[Any] | NDArray[Any] | None, place: str
 ) -> NDArray[Any] | pd.DataFrame:
-    """Columns named by texts (x0, x1, ... by default), rows from 0; signals and images stay."""
+    """Columns named by texts (x0, x1, ... by default), rows from 0; other kinds stay."""
     if isinstance(x, pd.DataFrame):
         check_names(x.columns, place)
         return x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)

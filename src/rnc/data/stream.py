@@ -22,7 +22,7 @@ from rnc.data.errors import DataError
 from rnc.data.features import cells_of
 from rnc.data.formats import CSV_SUFFIXES, suffix_of
 from rnc.data.inputs import ImageRows, Inputs, inputs_from_arrays
-from rnc.data.raw import InputReader, unused_notes
+from rnc.data.raw import FILE_KINDS, InputReader, unused_notes
 from rnc.data.unseen import UnseenCategories
 
 BATCH = 256
@@ -52,12 +52,13 @@ def stream_inputs(
     """The rows of files in pieces of whole batches; the last piece has the notes."""
     files = [sources.holds_rows(path) for path in paths]
     path = paths[0]
-    if reader.kind == "image" and not any(files):
-        rows = ImageRows.listed(paths, relative=len(paths) == 1)
+    kind = FILE_KINDS.get(reader.kind)
+    if kind is not None and not any(files):
+        rows = ImageRows.listed(paths, relative=len(paths) == 1, kind=kind)
         pieces = _images(rows, pd.DataFrame(index=range(len(rows.files))), reader)
     elif whole or len(paths) > 1:
         pieces = _cut(reader.paths(paths))
-    elif reader.kind == "image" and files[0] and suffix_of(path) not in sources.ARRAYS:
+    elif kind is not None and files[0] and suffix_of(path) not in sources.ARRAYS:
         pieces = _image_table(path, reader)
     elif reader.kind == "table" and suffix_of(path) in CSV_SUFFIXES and path.is_file():
         pieces = _csv(path, reader)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -35,7 +35,7 @@ from rnc.data.shards import names_pictures
 from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled, check_shares
 from rnc.data.unseen import unseen_categories
 
-Kind = Literal["image", "signal", "table"]
+Kind = Literal["image", "signal", "table", "volume"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,7 @@ class Table:
     """n labelled samples. Treat the arrays as read-only: they may be shared or mapped from disk."""
 
     x: NDArray[Any]
-    """Images (n, c, h, w) uint8, signals (n, c, l) float32, or preprocessed columns (n, p)
-    float32."""
+    """(n, c, h, w) uint8, (n, c, d, h, w) uint8 or floats, (n, c, l) float32, (n, p) float32."""
     y: NDArray[np.float64]
     """Targets (n, t)."""
     target_names: tuple[str, ...]
@@ -151,6 +150,8 @@ def read_table(
     fit: str = "crop",
     channels: int | None = None,
     resample: str = "bicubic",
+    volume_size: int = 64,
+    intensity: str = "keep",
     cache: str | Path | None = None,
     progress: bool = False,
     preprocessing: dict[str, Any] | None = None,
@@ -166,7 +167,7 @@ def read_table(
         source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
             .json, .jsonl, .xlsx (extra: excel) or .npz, a DataFrame, or what `open_data` returns.
         target: one or several columns to predict; an .npz file's y if left out.
-        images: the folder that image file names are relative to; this makes it a table of images.
+        images: the folder of the images, or of the scans (`rnc.data.volumes`), that a table names.
         image_column: the column of file names; "auto" takes the first whose values end like
             images, or that is called image, file or path. If a column is named and `images` is
             left out, the files are looked for beside the table.
@@ -199,6 +200,8 @@ def read_table(
             "stretch" changes its proportions.
         channels: 3 makes image files RGB, 1 grey; None makes them grey if all of them are.
         resample: bicubic or bilinear: how image files are scaled.
+        volume_size: side of the cube that every file of a volume becomes, in voxels.
+        intensity: of such a file: "keep" leaves it; "scan" has mean 0 and deviation 1 in each scan.
         cache: folder for decoded images; None keeps them in memory.
         progress: show a bar while a large CSV is read and while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
@@ -242,11 +245,10 @@ def read_table(
     )
     x = x if usable.all() else x[usable]
     if isinstance(x, ImageRows):
-        decoding = Decoding(image_size, skip_bad, cache, progress, fit, channels, resample)
-        if preprocessing is not None:
-            return decoded_table(x, labels, decoding, preprocessing)
-        decoding, notes = x.survey(decoding)
-        return decoded_table(x, labels, decoding, notes=notes)
+        of_images = (image_size, skip_bad, cache, progress, fit, channels, resample)
+        decoding = Decoding(*of_images, volume_size, intensity)
+        decoding, notes = x.survey(decoding) if preprocessing is None else (decoding, ())
+        return decoded_table(x, labels, decoding, preprocessing, notes)
     table = _prepared(x, labels, preprocessing, place, left_out, decimal)
     used = (*roles.reserved(), *roles.subgroup)
     return table if archive is None else replace(table, notes=table.notes + archive.notes(used))
@@ -275,8 +277,8 @@ def table_from_arrays(
     """Make a table of arrays; the arguments are as for `read_table`, and given as values.
 
     Args:
-        x: columns (n, p) or a DataFrame, signals (n, c, l), or images (n, c, h, w) of whole
-            numbers from 0 to 255.
+        x: columns (n, p) or a DataFrame, signals (n, c, l), volumes (n, c, d, h, w), or images
+            (n, c, h, w) of whole numbers from 0 to 255.
         y: targets (n,) or (n, t).
         target_names: names of the t targets; y, or y0, y1, ..., by default.
         feature_names: names of the p columns; x0, x1, ... by default.
@@ -334,15 +336,15 @@ def decoded_table(
     preprocessing: dict[str, Any] | None = None,
     notes: tuple[str, ...] = (),
 ) -> Table:
-    """The table of rows that name an image file each, without those that cannot be read."""
+    """The table of rows that name a file each, without those that cannot be read."""
     pixels, bad, digests = rows.load(decoding, preprocessing)
     if preprocessing is None:
-        notes += rows.copies_across(labels.split, bad, digests)
+        notes += rows.copies_across(labels.split, bad, digests) + rows.units_note(pixels, decoding)
     labels = labels.without(bad, rows.skipped(bad))
     if bad and preprocessing is None:
-        check_filled(labels.split, f"{rows.place} without the {len(bad)} bad images")
-    prepared = decoding.preprocessing if preprocessing is None else preprocessing
-    return Table(pixels, kind="image", preprocessing=prepared, notes=notes, **vars(labels))
+        check_filled(labels.split, f"{rows.place} without the {len(bad)} bad {rows.kind}s")
+    prepared = rows.preprocessing(decoding) if preprocessing is None else preprocessing
+    return Table(pixels, kind=rows.kind, preprocessing=prepared, notes=notes, **vars(labels))
 
 
 def _prepared(
@@ -353,8 +355,8 @@ def _prepared(
     left_out: dict[str, str] | None = None,
     decimal: str | None = None,
 ) -> Table:
-    """The table of inputs that are columns, signals or images in memory."""
-    kind: Kind = "table" if isinstance(x, pd.DataFrame) else "signal" if x.ndim == 3 else "image"
+    """The table of inputs that are columns, signals, volumes or images in memory."""
+    kind: Kind = "table" if isinstance(x, pd.DataFrame) else cast(Kind, sources.kind_of(x, place))
     raw = x if isinstance(x, pd.DataFrame) else None
     notes: tuple[str, ...] = ()
     if preprocessing is not None:
@@ -367,9 +369,9 @@ def _prepared(
         preprocessing |= {} if decimal is None else {"decimal": decimal}
         x = apply_features(x, preprocessing, place)
     else:
-        x = sources.as_signals(x, place) if kind == "signal" else sources.as_pixels(x, place)
+        x = sources.AS_ARRAYS[kind](x, place)
         preprocessing = {"channels": int(x.shape[1])}
-        if kind == "image":
+        if kind != "signal":
             preprocessing["shape"] = list(x.shape[2:])
     known: dict[str, Any] = {}
     if raw is not None:

@@ -2,13 +2,14 @@
 
 The shape of one sample says which kind of encoder fits:
 
-    images   (c, h, w)    any timm model by name (resnet18, resnet50, ...) or "small-cnn"
-    signals  (c, l)       "resnet1d24", "resnet1d10"
-    tables   (p,)         "mlp", "piecewise-mlp"
+    images   (c, h, w)     any timm model by name (resnet18, resnet50, ...) or "small-cnn"
+    volumes  (c, d, h, w)  "resnet3d18", "resnet3d10"
+    signals  (c, l)        "resnet1d24", "resnet1d10"
+    tables   (p,)          "mlp", "piecewise-mlp"
 
-Features are the last layer's output, averaged over an image or a signal: no projection head and no
-normalisation, as in the paper. One more encoder of ours is a class and a line of `ENCODERS`;
-your own nn.Module needs neither.
+Features are the last layer's output, averaged over an image, a volume or a signal: no projection
+head and no normalisation, as in the paper. One more encoder of ours is a class and a line of
+`ENCODERS`; your own nn.Module needs neither.
 """
 
 import difflib
@@ -23,9 +24,10 @@ from torch.nn import functional as F
 
 from rnc.encoders.projection import ProjectedEncoder, ResidualProjection
 from rnc.encoders.tables import MLP, PiecewiseMLP
+from rnc.encoders.volumes import ResNet3d
 from rnc.weights import load_weights, published_weights, weights_file
 
-KINDS = {1: "tables (p,)", 2: "signals (c, l)", 3: "images (c, h, w)"}
+KINDS = {1: "tables (p,)", 2: "signals (c, l)", 3: "images (c, h, w)", 4: "volumes (c, d, h, w)"}
 
 
 def build_encoder(
@@ -44,7 +46,8 @@ def build_encoder(
     Args:
         name: one of `ENCODERS`, a timm model for images, or a module (n, *input_shape) -> (n, d),
             which is returned as it is.
-        input_shape: shape of one sample as the encoder sees it: (c, h, w), (c, l) or (p,).
+        input_shape: shape of one sample as the encoder sees it: (c, h, w), (c, d, h, w),
+            (c, l) or (p,).
         pretrained: start from timm's weights, which it downloads or finds in its cache.
         weights: start from these instead: a file or folder, as for `rnc.weights.load_weights`.
         projected: with a projection on its features, of `rnc.encoders.projection`.
@@ -82,10 +85,14 @@ def default_encoder(input_shape: Sequence[int], *, piecewise: bool = False) -> s
     ('resnet18', 'small-cnn')
     >>> default_encoder((12, 1000)), default_encoder((8,))
     ('resnet1d24', 'mlp')
+    >>> default_encoder((1, 58, 58, 58)), default_encoder((1, 16, 16, 16))
+    ('resnet3d18', 'resnet3d10')
     >>> default_encoder((8,), piecewise=True)
     'piecewise-mlp'
     """
     shape = _checked_shape(input_shape)
+    if len(shape) == 4:
+        return "resnet3d18" if min(shape[1:]) > 32 else "resnet3d10"
     if len(shape) == 3:
         return "resnet18" if min(shape[1:]) > 32 else "small-cnn"
     if len(shape) == 2:
@@ -300,8 +307,23 @@ class BasicBlock1d(nn.Module):
         return F.relu(change + self.shortcut(x))
 
 
+def _resnet3d18(channels: int) -> nn.Module:
+    network = ResNet3d(channels)
+    start_as_in_the_paper(network)
+    return network
+
+
+def _resnet3d10(channels: int) -> nn.Module:
+    """For small volumes and for CPUs: 0.9 million parameters, features (n, 128)."""
+    network = ResNet3d(channels, (1, 1, 1, 1), width=16, stem=3)
+    start_as_in_the_paper(network)
+    return network
+
+
 ENCODERS: dict[str, tuple[int, Callable[[int], nn.Module]]] = {
     "small-cnn": (3, SmallCNN),
+    "resnet3d18": (4, _resnet3d18),
+    "resnet3d10": (4, _resnet3d10),
     "resnet1d24": (2, ResNet1d),
     "resnet1d10": (2, partial(ResNet1d, blocks=(1, 1, 1, 1))),
     "mlp": (1, MLP),
@@ -313,7 +335,7 @@ ENCODERS: dict[str, tuple[int, Callable[[int], nn.Module]]] = {
 def start_as_in_the_paper(network: nn.Module) -> None:
     """Convolutions N(0, 2 / (kernel * out)), normalisations 1 and 0: also each block's last one."""
     for module in network.modules():
-        if isinstance(module, nn.Conv1d | nn.Conv2d):
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
             nn.init.ones_(module.weight)

@@ -17,7 +17,7 @@ import numpy as np
 from rnc.analyses.corruption import LEAST_SIDE
 from rnc.data.archive import read_npz
 from rnc.data.datasets.registry import find_dataset
-from rnc.data.demo import digits_table
+from rnc.data.demo import balls_table, digits_table
 from rnc.data.errors import DataError, first_few
 from rnc.data.numerals import Cells
 from rnc.data.source import DataSource
@@ -26,12 +26,12 @@ from rnc.data.splits import FRACTIONS, holds_splits, make_split
 from rnc.data.table import Table
 from rnc.experiments.subsets import only
 
-DIGITS = "digits"
+DIGITS, BALLS = "digits", "balls"
 DIGIT_SIDE = 16
 
 _PAPER_BATCH = 256
 """The paper's batch size for its datasets, however many rows a copy has."""
-_NUISANCE = {"skyfinder": "camera", DIGITS: "digit"}
+_NUISANCE = {"skyfinder": "camera", DIGITS: "digit", BALLS: "scanner"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,17 @@ class Data:
             pair=(("digits 0 to 4", only(table, low)), ("digits 5 to 9", only(table, ~low))),
             nuisance=_NUISANCE[DIGITS],
             large=digits_table(side=LEAST_SIDE),
+        )
+
+    @classmethod
+    def of_balls(cls) -> "Data":
+        """The demo of volumes: the radius of a ball is the target, the scanner the nuisance."""
+        return cls(
+            BALLS,
+            balls_table(),
+            fit={"encoder": "resnet3d10", "batch_size": 32, "crop": False},
+            quick={"epochs": 12},
+            nuisance=_NUISANCE[BALLS],
         )
 
     @classmethod

@@ -1,13 +1,17 @@
-"""The demo: real digits, turned by known angles, learned with L1 and with RnC.
+"""The demos: data whose targets are known, learned with L1 and with RnC.
 
-The angle is the target. Which digit it is does not matter for the angle: it takes the place of the
-paper's webcams, which a representation that follows the target need not keep.
+digits    real digits, turned by known angles; which digit it is does not matter for the angle
+volumes   balls of known radii in noise; which scanner took them does not matter for the radius
+
+What does not matter takes the place of the paper's webcams, which a representation that follows the
+target need not keep.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from rnc.experiments import scores
-from rnc.experiments.data import Data
+from rnc.experiments.data import BALLS, DIGITS, Data
 from rnc.experiments.plan import Line, Plan, Row, Setting, base_config
 from rnc.experiments.run import Say, run_plan
 from rnc.experiments.store import Store
@@ -17,30 +21,44 @@ from rnc.training.record import ShowRecord
 
 def demo_plan(setting: Setting) -> Plan:
     """The same small encoder, epochs and learning rate for both methods, and no augmentation."""
+    nuisance, unit = setting.data.nuisance or "", _UNITS[setting.data.name]
     columns = {
-        "MAE (degrees)": scores.error,
+        f"MAE ({unit})": scores.error,
         "R2": scores.r2,
         "Spearman": scores.spearman,
-        "digit readable": scores.readable("digit"),
+        f"{nuisance} readable": scores.readable(nuisance),
     }
     lines = [
         Line("L1", "", setting.end2end(views=0), columns),
         Line("RnC(L1)", "", setting.rnc(views=0), columns),
     ]
     return Plan(
-        "The angle of a digit, learned with L1 and with RnC",
-        "No augmentation. Digit readable: how well a linear probe reads the digit from features.",
+        f"{_TITLES[setting.data.name]}, learned with L1 and with RnC",
+        f"No augmentation. {nuisance.capitalize()} readable: how well a linear probe reads the "
+        f"{nuisance} from features.",
         lines,
         analyses=("map", "order", "subgroups", "readable"),
         report=REPORT_FILE,
     )
 
 
+DEMOS: dict[str, Callable[[], Data]] = {"digits": Data.of_digits, "volumes": Data.of_balls}
+_UNITS = {DIGITS: "degrees", BALLS: "voxels"}
+_TITLES = {DIGITS: "The angle of a digit", BALLS: "The radius of a ball"}
+
+
 def run_demo(
-    out: Path, *, seeds: int, epochs: int, command: str = "", show: ShowRecord, say: Say
+    out: Path,
+    *,
+    seeds: int,
+    epochs: int,
+    kind: str = "digits",
+    command: str = "",
+    show: ShowRecord,
+    say: Say,
 ) -> list[Row]:
     """The scores of both methods, and a report of all seeds in OUT/report.html."""
-    data = Data.of_digits()
+    data = DEMOS[kind]()
     setting = Setting(data, base_config(data, "quick", epochs, {}), seeds)
     store = Store(out, command=command)
     return run_plan("demo", demo_plan(setting), setting, store, show=show, say=say)

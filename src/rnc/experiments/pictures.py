@@ -28,6 +28,7 @@ from rnc.report.figures import CATEGORY_COLORS, limits_of
 from rnc.report.paper import STYLE
 from rnc.run.folder import RunFolder
 from rnc.run.groups import natural_key
+from rnc.run.thumbnails import thumbnails
 
 SIMILARITY_POINTS = 2000
 """Of the paper's Figure 3."""
@@ -306,6 +307,10 @@ def draw_views(material: Material) -> Drawing:
         if isinstance(augment, ImageAugment):  # back to 0..1
             mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (augment.mean, augment.std))
             pixels = part * std + mean
+        elif table.kind == "volume":
+            pixels = (
+                torch.from_numpy(thumbnails(part.numpy(), np.arange(len(part)))["images"]) / 255
+            )
         for place, ax in enumerate(axes[line]):
             plates.draw_sample(ax, pixels[place].numpy(), "")
             if line == 0:
@@ -318,6 +323,8 @@ def _pictures(table: Table, rows: NDArray[np.int64]) -> list[NDArray[Any] | None
     """Samples as `plates.draw_sample` takes them; rows of a table of columns have no picture."""
     if table.kind == "table":
         return [None] * len(rows)
+    if table.kind == "volume":
+        return list(thumbnails(table.x, rows)["images"] / 255)
     samples = np.array(table.x[rows])
     return list(samples / 255 if table.kind == "image" else samples)
 

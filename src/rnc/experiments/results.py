@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from rnc.augment.configs import MEASURED_SIDES
 from rnc.data.table import Table
 from rnc.experiments import scores
 from rnc.experiments.comparison import METHODS
@@ -229,8 +230,9 @@ def _alike_views(setting: Setting) -> dict[str, Any]:
     kind, options = setting.data.table.kind, dict(setting.base.augment_options or {})
     for random in ("jitter", "jitter_p", "grayscale_p", "erase_sides", "erase_length", "mask"):
         options.pop(random, None)
-    if kind == "signal":
+    if kind in MEASURED_SIDES:
         options.pop("crop", None)
+        options.pop("intensity", None)
     if kind == "table":
         options["noise"] = 0.0
     off = dict.fromkeys(("crop", "flip", "color", "grayscale"), False)

@@ -1,11 +1,14 @@
 """What a model says of samples, batch by batch."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+_VOXELS = 2**23  # the first map of resnet3d18 takes 32 bytes for each of them
 
 
 class Answers(NamedTuple):
@@ -30,6 +33,20 @@ class InFloat64(nn.Module):
         """Features of samples."""
         features: Tensor = self.encoder(x.double())
         return features
+
+
+def rows_at_once(x: NDArray[Any], batch_size: int) -> int:
+    """How many samples a network sees at once: of volumes, no more than memory has room for.
+
+    A power of two, so that data that come in pieces of 256 rows are cut alike.
+
+    >>> rows_at_once(np.empty((9, 3, 32, 32)), 256), rows_at_once(np.empty((9, 1, 64, 64, 64)), 256)
+    (256, 32)
+    """
+    if x.ndim != 5:
+        return batch_size
+    most = max(1, _VOXELS // math.prod(x.shape[1:]))
+    return min(batch_size, 1 << (most.bit_length() - 1))
 
 
 def joined(

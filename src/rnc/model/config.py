@@ -29,7 +29,7 @@ class ModelConfig:
     """Everything that rebuilds a Regressor except its weights, as JSON types."""
 
     kind: str
-    """image, signal or table."""
+    """image, signal, table or volume."""
     encoder: str
     """Name of the encoder; "own" if the caller brought the module."""
     input_shape: tuple[int, ...]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rnc.augment import TEST_VIEWS, eval_view
-from rnc.augment.configs import AUGMENTS, Augment
+from rnc.augment.configs import AUGMENTS, Augment, standardised, unit_shape
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
@@ -36,7 +36,7 @@ from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
 from rnc.intervals.reference import REFERENCE_FILE, Reference
 from rnc.json_types import damaged
 from rnc.model.asked import Output, check_asked, read_asked
-from rnc.model.batching import Answers, InFloat64, joined
+from rnc.model.batching import Answers, InFloat64, joined, rows_at_once
 from rnc.model.config import (
     CONFIG_ADVICE,
     CONFIG_FILE,
@@ -73,12 +73,12 @@ class Regressor(nn.Module):
             projected=config.projected,
         )
         self.head = Head(HeadConfig.from_json(config.head))
-        # Signals come in any unit; images and tables are standardised before.
-        channels = config.input_shape[0] if config.kind == "signal" else 1
+        # Signals and volumes come in any unit; images and tables are standardised before.
+        shape = unit_shape(config.kind, config.input_shape[0])
         self.input_shift: Tensor
         self.input_scale: Tensor
-        self.register_buffer("input_shift", torch.zeros(channels, 1))
-        self.register_buffer("input_scale", torch.ones(channels, 1))
+        self.register_buffer("input_shift", torch.zeros(shape))
+        self.register_buffer("input_scale", torch.ones(shape))
         self.calibration: CalibrationRows | None = None
         """What intervals rest on; `rnc.model.intervals` reads it from the folder when needed."""
         self.reference: Reference | None = None
@@ -97,8 +97,8 @@ class Regressor(nn.Module):
         self.config = dataclasses.replace(self.config, augment=dataclasses.asdict(self.augment))
 
     def standardise(self, x: Tensor) -> Tensor:
-        """Raw samples in the scale that views are made of: signals by their training statistics."""
-        return (x - self.input_shift) / self.input_scale if self.config.kind == "signal" else x
+        """Raw samples in the scale of views: signals, volumes by their training statistics."""
+        return standardised(x, self.input_shift, self.input_scale, self.config.kind)
 
     def features(self, view: Tensor) -> Tensor:
         """Features to predict from, averaged over the test views: `eval_view` (n, ...) -> (n, d).
@@ -128,9 +128,9 @@ class Regressor(nn.Module):
         """Predictions for raw data, in the units of the targets: (n, t); as of `rnc predict`.
 
         Args:
-            data: a DataFrame, rows (n, p), signals (n, c, l), pictures of Pillow, pixels
-                (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as "photos/*.jpg";
-                of pictures and files also a list. `rnc.data.read_inputs` says more.
+            data: a DataFrame, rows (n, p), signals (n, c, l), volumes (n, c, d, h, w), pictures of
+                Pillow, pixels (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as
+                "photos/*.jpg"; of pictures and files also a list. `rnc.data.read_inputs` says more.
             output: mean or median, (n, t); quantiles, (n, t, q); interval, as `predict_interval`
                 gives it; full, a dict of all that the head says. `rnc.model.asked` says more.
             quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
@@ -326,6 +326,7 @@ class Regressor(nn.Module):
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
+            batch_size = rows_at_once(x, batch_size)
             for start in range(0, n, batch_size):
                 chosen = slice(start, start + batch_size)
                 some = x[chosen] if rows is None else x[rows[chosen]]

@@ -22,7 +22,7 @@ SHEET_BYTES = 8_000_000
 
 _MAX_PICTURES = 20_000  # of a sheet: more do not fit, and would take long to try
 _LOSSLESS_PIXELS = 500_000
-_MAX_SIDE = 48
+_MAX_SIDE = 96
 
 
 class PicturePool(NamedTuple):

@@ -229,7 +229,7 @@ def _difference(their: NDArray[Any], our: NDArray[Any], *, least: float) -> floa
 def _metadata(model: Regressor) -> dict[str, Any]:
     """What prepares inputs for the graph, for a reader without this package."""
     config = model.config
-    constants, steps = {"image": _image, "signal": _signal, "table": _table}[config.kind](model)
+    constants, steps = _STEPS[config.kind](model)
     return {
         "format": FORMAT,
         "kind": config.kind,
@@ -335,3 +335,38 @@ def _table(model: Regressor) -> tuple[dict[str, Any], list[str]]:
         "Where a column has gap_words, these texts are gaps.",
         "Then, where gaps is true: 1 for a gap, otherwise 0.",
     ]
+
+
+def _volume(model: Regressor) -> tuple[dict[str, Any], list[str]]:
+    constants = {
+        "shift": model.input_shift.flatten().tolist(),
+        "scale": model.input_scale.flatten().tolist(),
+        "size": list(model.config.input_shape[1:]),
+    }
+    return constants, [
+        "Start from volumes (channels, d, h, w), of a scan in NIfTI turned so that w goes from "
+        "left to right, h from back to front and d from feet to head.",
+        _of_scans(model.config.preprocessing),
+        "Of every channel, subtract shift and divide by scale.",
+        "Of every side, keep as many voxels as size says, from floor((side - size) / 2) on.",
+    ]
+
+
+def _of_scans(preprocessing: Mapping[str, Any]) -> str:
+    """How a volume becomes one of the size of those in training."""
+    if "fit" not in preprocessing:
+        return "They must have the sides in shape, as the arrays in training."
+    units = {
+        "keep": "",
+        "scan": "Of every channel of a volume, subtract the mean and divide by the deviation. ",
+    }[preprocessing["intensity"]]
+    return f"{units}{_SCANS[preprocessing['fit']]} (linear, with antialiasing)."
+
+
+_SCANS = {
+    "crop": "Scale the middle cube, by the size of voxels in mm, to side x side x side voxels",
+    "pad": "By the size of voxels in mm, scale the longest side to side voxels, and put the volume "
+    "in the middle of a cube of its lowest value",
+    "stretch": "Scale all of it to side x side x side voxels",
+}
+_STEPS = {"image": _image, "signal": _signal, "table": _table, "volume": _volume}

@@ -201,8 +201,11 @@ def as_before(
         return config, source
     names = {"encoder", "image_size", "augment_options"} - set(given)
     config = replace(config, **{name: getattr(run.fit, name) for name in names})
+    kind = run.config["model"]["kind"]
     names = {"fit", "channels"} - set(given)
-    if run.config["model"]["kind"] == "image":
+    if kind == "volume":
+        names |= {"volume_size", "intensity"} - set(given)
+    if kind in ("image", "volume"):
         taken = {name: getattr(run.source, name) for name in names}
         source = replace(cast(Any, source), **taken)
     return config, source
@@ -215,7 +218,8 @@ def inherit_encoder(
 
     Args:
         config: of the new run.
-        source: of its data; any dataclass with the fields `fit` and `channels`.
+        source: of its data; any dataclass with the fields of a DataSource that say how images and
+            volumes are read.
         folder: the run whose encoder is taken.
         given: fields that the user chose; one that does not fit raises.
     """
@@ -233,6 +237,9 @@ def inherit_encoder(
         if "shape" not in theirs.preprocessing:  # older versions left out what is usual
             usual = {"fit": "crop", "channels": 3}
             of_images = {name: theirs.preprocessing.get(name, usual[name]) for name in usual}
+    elif "intensity" in theirs.preprocessing:  # files of volumes
+        of_images = {n: theirs.preprocessing[n] for n in ("fit", "channels", "intensity")}
+        of_images["volume_size"] = theirs.preprocessing["side"]
     for name, value in (taken | of_images).items():
         own = getattr(config if name in taken else source, name)
         if name in given and own != value and (name, own) != ("encoder", "auto"):

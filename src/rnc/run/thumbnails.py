@@ -1,6 +1,7 @@
-"""Small pictures of samples, for the report: images shrunk, signals as the lines they make.
+"""Small pictures of samples, for the report: images shrunk, slices, signals as lines.
 
-images   uint8 (k, c, s, s), s at most 48: the middle square, averaged over areas
+images   uint8 (k, c, s, s), s at most 48: the middle square, averaged over areas; of volumes,
+         (k, 1, 96, 96): the middle slices along d, h and w of the first channel
 signals  float32 (k, c, 64), c at most 3: lowest and highest value of 32 stretches, in their order
 
 A table's rows have no picture.
@@ -71,14 +72,15 @@ def thumbnails(x: NDArray[Any], samples: NDArray[np.int64]) -> dict[str, NDArray
     >>> thumbnails(np.zeros((9, 1, 60, 99)), np.arange(4))["images"].shape
     (4, 1, 48, 48)
     """
-    draw = {4: _shrink, 3: _sketch}.get(x.ndim)
+    draw = {5: _slices, 4: _shrink, 3: _sketch}.get(x.ndim)
     if draw is None or len(samples) == 0:
         return {}
-    chunks = (samples[i : i + _CHUNK] for i in range(0, len(samples), _CHUNK))
+    step = _CHUNK if x.ndim < 5 else _CHUNK // 16
+    chunks = (samples[i : i + step] for i in range(0, len(samples), step))
     return {_KINDS[x.ndim]: np.concatenate([draw(x[chunk]) for chunk in chunks])}
 
 
-_KINDS = {4: "images", 3: "signals"}
+_KINDS = {5: "images", 4: "images", 3: "signals"}
 
 
 def _shrink(images: NDArray[Any]) -> NDArray[np.uint8]:
@@ -88,6 +90,32 @@ def _shrink(images: NDArray[Any]) -> NDArray[np.uint8]:
     square = torch.from_numpy(images[:, :, top : top + side, left : left + side]).float()
     small = interpolate(square, size=min(side, THUMBNAIL_SIDE), mode="area")
     return small.round().clamp(0, 255).byte().numpy()
+
+
+def _slices(volumes: NDArray[Any]) -> NDArray[np.uint8]:
+    """Three middle slices of each volume in a square; d and h point up, as axes of a plot do.
+
+    Of a scan from NIfTI, these are up and front: an axial slice at the upper left, a coronal one
+    below it, a sagittal one beside that. Each volume has its own shades, from the hundredth to the
+    last but one hundredth of the voxels in them.
+    """
+    d, h, w = (length // 2 for length in volumes.shape[2:])
+    planes = (volumes[:, :1, d], volumes[:, :1, :, h], volumes[:, :1, :, :, w])
+    axial, coronal, sagittal = (
+        interpolate(
+            torch.from_numpy(np.array(plane[:, :, ::-1], dtype=np.float32)),
+            size=(THUMBNAIL_SIDE, THUMBNAIL_SIDE),
+            mode="area",
+        )
+        for plane in planes
+    )
+    values = torch.cat([part.flatten(1) for part in (axial, coronal, sagittal)], dim=1)
+    low, high = torch.quantile(values, torch.tensor([0.01, 0.99]), dim=1)[..., None, None, None]
+    span = torch.where(high > low, high - low, 1.0)
+    upper = torch.cat([axial, low.expand_as(axial)], dim=3)
+    square = torch.cat([upper, torch.cat([coronal, sagittal], dim=3)], dim=2)
+    shades: NDArray[np.uint8] = ((square - low) / span * 255).clamp(0, 255).byte().numpy()
+    return shades
 
 
 def _sketch(signals: NDArray[Any]) -> NDArray[np.float32]:

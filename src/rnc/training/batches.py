@@ -30,6 +30,7 @@ from rnc.data.table import Table
 from rnc.loss.pairwise import Pairwise, circle_of
 from rnc.methods.c_mixup import mix_with, partner_share, partners
 from rnc.model import Regressor
+from rnc.model.batching import rows_at_once
 from rnc.training.balance import drawn_rows
 from rnc.training.label_ends import ends_of
 
@@ -283,7 +284,7 @@ class Batches:
         once. A GPU takes hardly longer for several than for one. Views are compiled for one number
         of samples, ENCODED_TOGETHER; any other number is not worth compiling.
         """
-        together = max(1, ENCODED_TOGETHER // batch_size)
+        together = max(1, rows_at_once(self.source, ENCODED_TOGETHER) // batch_size)
         while several := list(islice(batches, together)):
             # set_stance takes effect when it is called, not on entering the `with` block.
             stance = (

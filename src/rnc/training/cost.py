@@ -124,6 +124,8 @@ def faster_choices(config: FitConfig, kind: str) -> list[str]:
         choices.append("--image-size 112 (a quarter of the pixels)")
     if kind == "image" and config.encoder not in ("small-cnn", "resnet10t"):
         choices.append("--encoder small-cnn or resnet10t")
+    if kind == "volume" and config.encoder != "resnet3d10":
+        choices.append("--encoder resnet3d10")
     if config.preset != "quick":
         choices.append("--preset quick (a first look)")
     return choices

@@ -97,6 +97,8 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
     model = Regressor(model_config, module)
     if table.kind == "signal":
         _standardise_signals(model, table.x[train])
+    elif table.kind == "volume":
+        _standardise_volumes(model, table.x, train)
     if encoder is None and isinstance(module, PiecewiseMLP) and config.weights is None:
         module.learn_bins(torch.from_numpy(table.x[train]))
     return model
@@ -240,6 +242,17 @@ def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
     model.input_shift.copy_(torch.tensor(x.mean(axis=(0, 2), dtype=np.float64))[:, None])
     scale = torch.tensor(x.std(axis=(0, 2), dtype=np.float64))[:, None]
     model.input_scale.copy_(torch.where(scale > 0, scale, 1.0))
+
+
+def _standardise_volumes(model: Regressor, x: np.ndarray, rows: np.ndarray) -> None:
+    """The same of the training volumes, one after the other: all of them may not fit in memory."""
+    voxels = np.prod(x.shape[2:]) * len(rows)
+    totals = sum(x[i].sum(axis=(1, 2, 3), dtype=np.float64) for i in rows)
+    mean = (totals / voxels)[:, None, None, None]
+    squares = sum(np.square(x[i] - mean).sum(axis=(1, 2, 3)) for i in rows)
+    scale = np.sqrt(squares / voxels)[:, None, None, None]
+    model.input_shift.copy_(torch.tensor(mean))
+    model.input_scale.copy_(torch.tensor(np.where(scale > 0, scale, 1.0)))
 
 
 def _check_rows(table: Table, config: FitConfig) -> None:

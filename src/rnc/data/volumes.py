@@ -1,0 +1,349 @@
+"""Volumes: files of scans and arrays -> arrays (c, side, side, side) that a Table holds.
+
+    .nii, .nii.gz   NIfTI, by nibabel (extra: volumes); a fourth side is the channels
+    .npy            (d, h, w) or (c, d, h, w), whose voxels are cubes
+
+A scan from NIfTI is turned, without interpolation, to the orientation RAS and read as (z, y, x): w
+goes from left to right, h from back to front, d from feet to head. An oblique scan keeps its angle.
+A scan becomes a cube of voxels in proportion to its size in mm, as `SCAN_FITS` says, by trilinear
+interpolation with antialiasing along each side. Units stay as they are (float32) or are those of
+the scan itself: mean 0 and deviation 1 of each channel (float16, in which no such value overflows).
+"""
+
+import errno
+import math
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rnc.data import sources
+from rnc.data.errors import DataError
+from rnc.data.formats import suffix_of
+from rnc.data.image_cache import Decoded, StoredForm, load_files
+from rnc.data.images import by_threads, files_below, reader_threads
+from rnc.data.sources import NIFTI_SUFFIXES, VOLUME_SUFFIXES
+
+INTENSITIES: dict[str, type[np.generic]] = {"keep": np.float32, "scan": np.float16}
+"""What the values of the voxels of a file become, and how they are stored: as they are, or with
+mean 0 and deviation 1 in each channel of a scan."""
+SCAN_FITS = {"crop": min, "pad": max, "stretch": None}
+"""How a scan becomes a cube, whose side in mm is the shortest of the scan (its middle is kept), the
+longest (around it is the lowest value), or each its own (out of proportion)."""
+MOST_VOXELS = 10**9
+_SURVEYED = 1000  # headers that stand for all
+_OTHER_UNITS = 3  # times the spread of other scans
+_DIFFERENT = 0.1  # share of a side, above which scans are said to differ
+
+
+class Scan(NamedTuple):
+    """A volume as its file has it, turned."""
+
+    values: NDArray[np.float32]
+    """(c, d, h, w), finite."""
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Size of a voxel along d, h and w, in mm."""
+
+
+class ScanForm(NamedTuple):
+    """What every scan of a table becomes."""
+
+    side: int
+    channels: int
+    fit: str = "crop"
+    intensity: str = "keep"
+
+    def check(self) -> None:
+        """Raise for a form that no scan can have."""
+        if not isinstance(self.side, int) or self.side < 1:
+            raise DataError(f"volume_size must be a whole number >= 1; got {self.side!r}.")
+        for name, known in (("fit", SCAN_FITS), ("intensity", INTENSITIES)):
+            if (value := getattr(self, name)) not in known:
+                raise DataError(f"{name} must be one of {', '.join(known)}; got {value!r}.")
+
+
+def read_scan(file: Path) -> Scan:
+    """A volume from a file; raises ValueError that says what is wrong with it."""
+    suffix = suffix_of(file)
+    if suffix not in VOLUME_SUFFIXES:
+        raise ValueError(f"not a file of type {', '.join(VOLUME_SUFFIXES)}")
+    scan = _read_npy(file) if suffix == ".npy" else _read_nifti(file)
+    bad = int(np.count_nonzero(~np.isfinite(scan.values)))
+    if bad:
+        raise ValueError(
+            f"{bad} voxels are NaN, infinite or too large; save it with numbers in their place"
+        )
+    return scan
+
+
+def _read_npy(file: Path) -> Scan:
+    mapped = np.load(file, mmap_mode="r", allow_pickle=False)
+    _check_voxels(mapped.shape, mapped.dtype, "(d, h, w) or (c, d, h, w)")
+    with np.errstate(over="ignore"):
+        values = np.array(mapped, dtype=np.float32)
+    return Scan(values[None] if values.ndim == 3 else values)
+
+
+def _read_nifti(file: Path) -> Scan:
+    nibabel = needed_package()
+    loaded = nibabel.load(file)
+    _check_voxels(_without_time(loaded.shape), loaded.get_data_dtype(), "(x, y, z) or (x, y, z, c)")
+    turned = nibabel.as_closest_canonical(loaded)
+    x, y, z = (float(size) for size in nibabel.affines.voxel_sizes(turned.affine))
+    if not all(0 < size < math.inf for size in (x, y, z)):
+        raise ValueError(f"its voxels measure {x:g} x {y:g} x {z:g} mm; repair its header")
+    with np.errstate(over="ignore"):
+        values = turned.get_fdata(dtype=np.float32, caching="unchanged")
+    values = values.reshape(_without_time(values.shape))
+    values = values[..., None] if values.ndim == 3 else values
+    return Scan(np.ascontiguousarray(values.transpose(3, 2, 1, 0)), (z, y, x))
+
+
+def _without_time(shape: Sequence[int]) -> tuple[int, ...]:
+    """(x, y, z, 1, c), as vectors are kept, as (x, y, z, c)."""
+    return (*shape[:3], shape[4]) if len(shape) == 5 and shape[3] == 1 else tuple(shape)
+
+
+def _check_voxels(shape: Sequence[int], dtype: Any, needed: str) -> None:
+    if len(shape) not in (3, 4) or 0 in shape:
+        raise ValueError(f"it must hold a volume {needed}; it holds {tuple(shape)}")
+    if np.dtype(dtype).kind not in "biuf":
+        raise ValueError(f"its voxels must be real numbers; they are {np.dtype(dtype)}")
+    if math.prod(shape) > MOST_VOXELS:
+        raise ValueError(f"more than {MOST_VOXELS:,} voxels; save a smaller copy")
+
+
+def needed_package() -> Any:
+    """The package nibabel."""
+    try:
+        import nibabel  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError as error:
+        raise DataError(
+            "Files of type .nii and .nii.gz need the package nibabel: pip install "
+            "'rank-n-contrast[volumes]'."
+        ) from error
+    return nibabel
+
+
+# ------------------------------------------------------------------------------------ to a cube
+
+
+def cube(scan: Scan, form: ScanForm) -> NDArray[Any]:
+    """A scan as a Table holds it: (c, side, side, side).
+
+    >>> slab = Scan(np.ones((1, 4, 8, 8), np.float32), (2.0, 1.0, 1.0))
+    >>> cube(slab, ScanForm(side=6, channels=1)).shape
+    (1, 6, 6, 6)
+    """
+    values = scan.values
+    if len(values) != form.channels:
+        raise ValueError(f"it has {len(values)} channels, and {form.channels} are needed")
+    if form.intensity == "scan":
+        values = _own_units(values)
+    around = values.min(axis=(1, 2, 3))
+    extents = [n * mm for n, mm in zip(values.shape[1:], scan.spacing, strict=True)]
+    common = SCAN_FITS[form.fit]
+    steps = [
+        (extent if common is None else common(extents)) / form.side / mm
+        for extent, mm in zip(extents, scan.spacing, strict=True)
+    ]
+    shares = np.ones((1, 1, 1))
+    for axis, step in enumerate(steps):
+        weights, inside = _weights(values.shape[1 + axis], form.side, step)
+        values = np.moveaxis(np.moveaxis(values, 1 + axis, -1) @ weights.T, -1, 1 + axis)
+        shares = shares * inside.reshape([-1 if i == axis else 1 for i in range(3)])
+    cubes = np.where(shares, values, around[:, None, None, None])
+    return np.ascontiguousarray(cubes, dtype=INTENSITIES[form.intensity])
+
+
+def _weights(length: int, side: int, step: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Weight of the voxels of a scan in those of a cube, (side, length); who is inside, (side,).
+
+    A voxel of the cube is `step` of the scan wide. It averages several where it spans several.
+    """
+    centres = length / 2 + (np.arange(side) + 0.5 - side / 2) * step
+    sources_at = np.arange(length) + 0.5
+    places = centres.clip(0.5, length - 0.5)  # at the border, the last voxel goes on
+    away = np.abs(sources_at - places[:, None])
+    weights = (1 - away / max(step, 1.0)).clip(0)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights.astype(np.float32), (centres > 0) & (centres < length)
+
+
+def _own_units(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Mean 0 and deviation 1 in each channel; a constant channel is 0."""
+    wide = values.astype(np.float64)
+    wide -= wide.mean(axis=(1, 2, 3), keepdims=True)
+    deviation = wide.std(axis=(1, 2, 3), keepdims=True)
+    return (wide / np.where(deviation > 0, deviation, 1.0)).astype(np.float32)
+
+
+def volumes_of(x: NDArray[Any], preprocessing: Mapping[str, Any], place: str) -> NDArray[Any]:
+    """Arrays (n, c, d, h, w) as a Table of the model holds them.
+
+    A model that was trained on files sees an array as it would see a .npy file of each volume. One
+    that was trained on arrays takes those of the same sides only.
+    """
+    channels = preprocessing.get("channels", 1)
+    if x.shape[1] != channels:
+        raise DataError(
+            f"{place}: the model was trained on {channels} channels; x has {x.shape[1]}: {x.shape}."
+        )
+    volumes = sources.as_volumes(x, place)
+    if "fit" in preprocessing:
+        form = form_of(preprocessing)
+        return np.stack([cube(Scan(one.astype(np.float32)), form) for one in volumes])
+    check_sides(volumes.shape[2:], preprocessing, place)
+    return volumes
+
+
+def check_sides(sides: Sequence[int], preprocessing: Mapping[str, Any], place: str) -> None:
+    """Raise for volumes of other sides than the arrays that a model was trained on."""
+    if list(sides) != list(preprocessing.get("shape", sides)):
+        needed, got = (" x ".join(map(str, s)) for s in (preprocessing["shape"], sides))
+        raise DataError(
+            f"{place}: the model was trained on arrays of {needed} voxels; got {got}. Bring them "
+            "to that size in the way in which the training arrays were made."
+        )
+
+
+def form_of(preprocessing: Mapping[str, Any]) -> ScanForm:
+    """What the scans were made to that a model was trained on."""
+    return ScanForm(
+        preprocessing["side"],
+        preprocessing["channels"],
+        preprocessing["fit"],
+        preprocessing["intensity"],
+    )
+
+
+def whole_volume(file: str | Path, preprocessing: Mapping[str, Any]) -> NDArray[np.float32]:
+    """A file for a model that was trained on arrays, which is not scaled: (c, d, h, w)."""
+    values = read_scan(Path(file)).values
+    channels = preprocessing["channels"]
+    if len(values) != channels:
+        raise ValueError(f"it has {len(values)} channels, and {channels} are needed")
+    check_sides(values.shape[1:], preprocessing, str(file))
+    return values
+
+
+# ---------------------------------------------------------------------------------------- files
+
+
+def load_scans(
+    files: Sequence[str | Path],
+    form: ScanForm,
+    *,
+    cache: Path | None = None,
+    progress: bool = False,
+) -> Decoded:
+    """Volumes of one size, or from the cache where the files have not changed."""
+    form.check()
+    if any(suffix_of(Path(file)) in NIFTI_SUFFIXES for file in files):
+        needed_package()  # here, so that it is said once
+
+    def decode(names: Sequence[str], show: bool) -> Generator[NDArray[Any] | str]:
+        def read(name: str) -> NDArray[Any] | str:
+            return _cube_or_reason(Path(name), form)
+
+        return by_threads(names, read, "Reading volumes", show, in_flight=32, task=1)
+
+    shape = (form.channels, form.side, form.side, form.side)
+    stored = StoredForm(shape, INTENSITIES[form.intensity], decode, "volume")
+    return load_files(files, stored, cache=cache, progress=progress)
+
+
+def _cube_or_reason(path: Path, form: ScanForm) -> NDArray[Any] | str:
+    try:
+        if not path.is_file():
+            return "no such file" if not path.exists() else "not a file"
+        return cube(read_scan(path), form)
+    except MemoryError:
+        raise
+    except Exception as error:  # what a broken file makes nibabel raise is not limited to a few
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise  # the machine's fault, not the file's
+        return str(error) or type(error).__name__
+
+
+def scans_below(folder: Path) -> list[Path]:
+    """All volumes in a folder and below, by name; hidden files are left out."""
+    return files_below(folder, "volume", VOLUME_SUFFIXES)
+
+
+def units_note(x: NDArray[Any]) -> tuple[str, ...]:
+    """A sentence about scans whose units seem to differ, by the spread of up to 100 of them."""
+    rows = np.unique(np.linspace(0, max(0, len(x) - 1), 100).astype(int))[: len(x)]
+    spread = np.array([x[i].std(dtype=np.float64) for i in rows])
+    spread = spread[spread > 0]
+    if len(spread) < 10 or np.quantile(spread, 0.9) < _OTHER_UNITS * np.quantile(spread, 0.1):
+        return ()
+    low, high = np.quantile(spread, [0.1, 0.9])
+    return (
+        f"The deviation of the voxels of a scan goes from {low:.3g} to {high:.3g}: if scanners "
+        "differ in their units, --intensity scan gives each scan its own.",
+    )
+
+
+# --------------------------------------------------------------------------------------- survey
+
+
+class _Header(NamedTuple):
+    channels: int
+    extents: tuple[float, float, float]
+
+
+def survey_scans(files: Sequence[str | Path], fit: str) -> tuple[int, tuple[str, ...]]:
+    """The channels of most scans, and what a user should know of them, by up to 1,000 headers."""
+    chosen = np.unique(np.linspace(0, len(files) - 1, _SURVEYED).astype(int))
+    if any(suffix_of(Path(file)) in NIFTI_SUFFIXES for file in files):
+        needed_package()  # here, so that it is said once
+    with ThreadPoolExecutor(reader_threads()) as pool:
+        found = [
+            one for one in pool.map(_header, (Path(files[i]) for i in chosen)) if one is not None
+        ]
+    if not found:
+        return 1, ()
+    counts = np.bincount([header.channels for header in found])
+    extents = np.array([header.extents for header in found])
+    return int(counts.argmax()), _notes(extents, fit)
+
+
+def _header(file: Path) -> _Header | None:
+    try:
+        if suffix_of(file) == ".npy":
+            shape = np.load(file, mmap_mode="r", allow_pickle=False).shape
+            d, h, w = map(float, shape[-3:])
+            return _Header(1 if len(shape) == 3 else shape[0], (d, h, w))
+        nibabel = needed_package()
+        turned = nibabel.as_closest_canonical(nibabel.load(file))
+        shape = _without_time(turned.shape)
+        sizes = nibabel.affines.voxel_sizes(turned.affine)
+        x, y, z = (float(n * mm) for n, mm in zip(shape[:3], sizes, strict=True))
+        return _Header(1 if len(shape) == 3 else shape[3], (z, y, x))
+    except Exception:  # reading will report what is wrong; a broken file fails in many ways
+        return None
+
+
+def _notes(extents: NDArray[np.float64], fit: str) -> tuple[str, ...]:
+    """Sentences about scans of which a cube loses much, and about scans of different sizes."""
+    notes = []
+    lost = 1 - extents.min(axis=1) ** 3 / extents.prod(axis=1)
+    if fit == "crop" and (lost > _DIFFERENT).mean() > _DIFFERENT:
+        notes.append(
+            f"{(lost > _DIFFERENT).mean():.0%} of the scans are not cubes: --fit crop keeps the "
+            f"middle cube and cuts off {lost[lost > _DIFFERENT].mean():.0%} of them, on average. "
+            "--fit pad or --fit stretch keeps all of it."
+        )
+    sides = extents.min(axis=1) if fit == "crop" else extents.max(axis=1)
+    low, high = sides.min(), sides.max()
+    if high > (1 + _DIFFERENT) * low:
+        notes.append(
+            f"The scans measure between {low:g} and {high:g} mm, and each is scaled to the same "
+            "cube: a millimetre is not as many voxels in all of them. Where the target is a size, "
+            "cut or pad the scans to one size in mm first."
+        )
+    return tuple(notes)
