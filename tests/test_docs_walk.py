@@ -60,6 +60,8 @@ def cheap(words: list[str]) -> list[str]:
         return words + (QUICK_ANALYSES if "--with" in words else [])
     words += ["--trials", "1"] if words[0] == "search" and "--trials" not in words else []
     words += ["--seeds", "1"] if words[0] in TRAINING[2:] and "--seeds" not in words else []
+    if "--freeze" in words and "--epochs" not in words:
+        words += ["--epochs", "1"]
     if with_images and "--image-size" not in words:
         words += ["--image-size", "24"]
     if with_images and "--encoder" not in words:
