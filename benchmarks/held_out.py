@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rnc.files import REFERENCE_FILE
 from rnc.heads import make_head
 from rnc.intervals import Neighbours
-from rnc.intervals.reference import REFERENCE_FILE, read_reference
+from rnc.intervals.reference import read_reference
 from rnc.metrics import Columns
 from rnc.model.intervals import compared_with
 from rnc.run.folder import RunFolder

@@ -15,8 +15,9 @@ from rnc.cli import app
 from rnc.data import csv_text
 from rnc.data.errors import DataError
 from rnc.estimator import RnCRegressor
+from rnc.files import REFERENCE_FILE
 from rnc.intervals.explanation import Explainer
-from rnc.intervals.reference import REFERENCE_FILE, make_reference, read_reference
+from rnc.intervals.reference import make_reference, read_reference
 from rnc.model import load
 from rnc.run.folder import RunFolder
 from rnc.run.predict import predict_run, predict_to_files

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnc.files import DamagedFileError
+from rnc.files import CALIBRATION_FILE, DamagedFileError
 from rnc.intervals import CalibrationRows, Conformal, Spread, quantile_margin
-from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.choice import with_kinds
 
 NOISE = {"even": lambda p: 1.0, "by prediction": lambda p: 0.1 + p**2, "hidden": lambda p: 1.0}

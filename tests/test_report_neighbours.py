@@ -14,8 +14,7 @@ from report_page import Page, make_run, sheets_of
 from rnc.analyses.registry import analyse
 from rnc.cli import app
 from rnc.data import originals
-from rnc.files import read_tensors, write_json
-from rnc.intervals.reference import REFERENCE_FILE
+from rnc.files import REFERENCE_FILE, read_tensors, write_json
 from rnc.report import write_report
 from rnc.run.folder import DoesNotApply, RunFolder
 from rnc.run.other import evaluate_other

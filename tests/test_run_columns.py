@@ -35,6 +35,7 @@ def interval(monkeypatch):
 
 
 NO_RUN_FOLDER = {
+    SOURCE / "trackers" / "registry.py",  # names of trackers
     SOURCE / "weights.py",  # names of timm and the Hugging Face hub
     SOURCE / "cli" / "finished.py",  # where `rnc predict` writes by default
 }

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import rnc
 from evaluation_cases import FAST, data_of, houses
 from rnc.cli import app
-from rnc.intervals.calibration import CALIBRATION_FILE
+from rnc.files import CALIBRATION_FILE
 from rnc.model.intervals import calibrate
 from rnc.run.evaluate import evaluate_run
 from rnc.run.export import _metadata

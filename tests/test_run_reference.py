@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from evaluation_cases import FAST, images_of, table_of, untrained
-from rnc.files import read_tensors, write_tensors
-from rnc.intervals.reference import REFERENCE_FILE, read_reference
+from rnc.files import REFERENCE_FILE, read_tensors, write_tensors
+from rnc.intervals.reference import read_reference
 from rnc.model import Regressor
 from rnc.run import reference as kept
 from rnc.run.folder import RunFolder

@@ -15,8 +15,7 @@ from rnc.data import Table
 from rnc.data.errors import DataError
 from rnc.experiments.plan import PlannedRun
 from rnc.experiments.store import Store
-from rnc.files import read_tensors
-from rnc.model import CONFIG_FILE
+from rnc.files import CONFIG_FILE, read_tensors
 from rnc.run.fit import fit_run, resume_run
 from rnc.run.folder import RunFolder
 from rnc.search import Choice, search

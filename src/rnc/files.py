@@ -23,6 +23,11 @@ PART = ".part"
 _PART_NAME = re.compile(rf"\..*{re.escape(PART)}|\.tmp\w{{6}}")  # the latter of safetensors itself
 LOCK_FILE = ".lock"
 """In a folder that a process writes to, or that a killed one wrote to; see `rnc.lock`."""
+CONFIG_FILE = "config.json"
+MODEL_FILE = "model.safetensors"
+CALIBRATION_FILE = "calibration.safetensors"
+REFERENCE_FILE = "reference.safetensors"
+"""Of a run folder and of its copy on the hub; `rnc.run.folder` names all files of a run."""
 
 
 class DamagedFileError(ValueError):

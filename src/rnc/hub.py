@@ -11,14 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from rnc.files import CALIBRATION_FILE, CONFIG_FILE, MODEL_FILE, REFERENCE_FILE
+
 HUB = "hf://"
-HUB_FILES = (
-    "config.json",
-    "model.safetensors",
-    "calibration.safetensors",
-    "reference.safetensors",
-    "README.md",
-)
+HUB_FILES = (CONFIG_FILE, MODEL_FILE, CALIBRATION_FILE, REFERENCE_FILE, "README.md")
 """What a repository holds of a run; the last three may be missing."""
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"

@@ -30,7 +30,7 @@ def convert(
     that turn one into a .safetensors file. Without --head, the folder is for
     `rnc fit --encoder-from`; a checkpoint of its main_l1.py has its head inside.
     """
-    from rnc.model import MODEL_FILE
+    from rnc.files import MODEL_FILE
     from rnc.run.released import convert_release
 
     with friendly():

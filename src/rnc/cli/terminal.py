@@ -86,7 +86,7 @@ def _say_stopped(when_stopped: str | None, run: Path | None) -> None:
 
 def _say_what_is_kept(run: Path) -> None:
     """After an error between training and scores: nothing needs to be trained again."""
-    from rnc.model import MODEL_FILE
+    from rnc.files import MODEL_FILE
     from rnc.run.folder import RunFolder
 
     if (run / MODEL_FILE).exists() and not RunFolder(run).is_finished:

@@ -18,8 +18,8 @@ from rnc.experiments.published import Published, RowKey, published
 from rnc.experiments.scores import has_collapsed
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
-from rnc.files import write_json, write_text
-from rnc.model import CONFIG_FILE, read_config
+from rnc.files import CONFIG_FILE, write_json, write_text
+from rnc.model import read_config
 from rnc.report import write_report
 from rnc.run.folder import DoesNotApply
 from rnc.training.cost import duration

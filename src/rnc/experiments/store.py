@@ -23,9 +23,8 @@ from rnc.config.presets import PLAIN
 from rnc.data.fingerprint import check_fingerprint
 from rnc.data.source import DataSource
 from rnc.experiments.plan import BIN_FIELDS, BY_HEAD, HEAD_FIELDS, PlannedRun, canonical
-from rnc.files import LOCK_FILE, read_tensors, write_json
+from rnc.files import CONFIG_FILE, LOCK_FILE, MODEL_FILE, read_tensors, write_json
 from rnc.lock import locked
-from rnc.model import CONFIG_FILE, MODEL_FILE
 from rnc.run.fit import fit_run
 from rnc.run.folder import RunFolder
 from rnc.run.parts import read_object

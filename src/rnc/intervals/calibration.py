@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rnc.files import read_tensors, write_tensors
+from rnc.files import CALIBRATION_FILE, read_tensors, write_tensors
 from rnc.intervals.conformal import Conformal, Intervals, least_rows, quantile_margin
 from rnc.metrics import Columns
 
-CALIBRATION_FILE = "calibration.safetensors"
 INTERVAL_KINDS = ("plain", "normalised", "bins", "quantiles")
 CHOSEN_AT = 0.9
 """The confidence that kinds are compared at, and that predictions.csv has."""

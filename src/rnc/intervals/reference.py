@@ -18,12 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rnc.files import read_tensors, write_tensors
+from rnc.files import REFERENCE_FILE, read_tensors, write_tensors
 from rnc.intervals.difficulty import Neighbours, OwnNeighbours, own_neighbours
 from rnc.json_types import check_json, damaged
 from rnc.metrics import Columns
-
-REFERENCE_FILE = "reference.safetensors"
 
 OWN_NEIGHBOURS = 25
 """Neighbours that the file keeps of each of its probes."""

@@ -8,12 +8,10 @@ intervals.py    its intervals, from the calibration rows and training samples th
 neighbours.py   what its predictions rest on: its nearest training samples
 """
 
-from rnc.model.config import CONFIG_FILE as CONFIG_FILE
 from rnc.model.config import CONVERTED_FROM as CONVERTED_FROM
 from rnc.model.config import FORMAT as FORMAT
 from rnc.model.config import ModelConfig as ModelConfig
 from rnc.model.config import read_config as read_config
-from rnc.model.regressor import MODEL_FILE as MODEL_FILE
 from rnc.model.regressor import Regressor as Regressor
 from rnc.model.regressor import input_shape_of as input_shape_of
 from rnc.model.regressor import load as load

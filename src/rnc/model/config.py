@@ -12,10 +12,9 @@ from rnc.data.config_file import check_config_file
 from rnc.data.formats import suffix_of
 from rnc.data.source import stored_side
 from rnc.data.sources import TABLES
-from rnc.files import contents
+from rnc.files import CONFIG_FILE, contents
 from rnc.json_types import check_json, damaged
 
-CONFIG_FILE = "config.json"
 FORMAT = 2
 """Version of the run folder, in config.json; in version 1, options of a head had other places."""
 READABLE_FORMATS = (1, FORMAT)

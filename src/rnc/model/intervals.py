@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from rnc.data.splits import CALIBRATION
 from rnc.data.table import Table
+from rnc.files import CALIBRATION_FILE
 from rnc.intervals import CalibrationRows, Intervals, Neighbours, Spread
-from rnc.intervals.calibration import CALIBRATION_FILE, CHOSEN_AT
+from rnc.intervals.calibration import CHOSEN_AT
 from rnc.intervals.choice import with_kinds
 from rnc.intervals.reference import Reference
 from rnc.json_types import damaged

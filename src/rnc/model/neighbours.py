@@ -1,7 +1,8 @@
 """What the predictions of a model rest on, by the training samples that it keeps."""
 
+from rnc.files import REFERENCE_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explainer
-from rnc.intervals.reference import REFERENCE_FILE, Reference, read_reference
+from rnc.intervals.reference import Reference, read_reference
 from rnc.model.regressor import Regressor
 
 

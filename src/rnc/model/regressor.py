@@ -27,19 +27,25 @@ from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
 from rnc.data.source import stored_side
 from rnc.encoders import build_encoder
-from rnc.files import read_tensors, write_json, write_tensors
+from rnc.files import (
+    CALIBRATION_FILE,
+    CONFIG_FILE,
+    MODEL_FILE,
+    REFERENCE_FILE,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from rnc.heads import Head, HeadConfig
 from rnc.hub import local_folder
 from rnc.intervals import CalibrationRows, Intervals
-from rnc.intervals.calibration import CALIBRATION_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explanation
-from rnc.intervals.reference import REFERENCE_FILE, Reference
+from rnc.intervals.reference import Reference
 from rnc.json_types import damaged
 from rnc.model.asked import Output, check_asked, read_asked
 from rnc.model.batching import Answers, InFloat64, joined, rows_at_once
 from rnc.model.config import (
     CONFIG_ADVICE,
-    CONFIG_FILE,
     FORMAT,
     ModelConfig,
     check_is_finished,
@@ -48,8 +54,6 @@ from rnc.model.config import (
     read_config,
 )
 from rnc.weights import fill_weights
-
-MODEL_FILE = "model.safetensors"
 
 
 class Regressor(nn.Module):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rnc.files import CALIBRATION_FILE, REFERENCE_FILE
 from rnc.metrics import score_words
 from rnc.run.folder import RunFolder
 
@@ -37,7 +38,7 @@ def model_card(
         f"{_plain(run.answer.headline)}\n",
         _data(run),
         _scores(run),
-        _use(run, repository, with_neighbours="reference.safetensors" in files),
+        _use(run, repository, with_neighbours=REFERENCE_FILE in files),
         _limits(run, files),
         _training(config),
         _licence(licence),
@@ -122,14 +123,14 @@ def _limits(run: RunFolder, files: Sequence[str]) -> str:
         "Scores are means over the test rows. Groups of rows can have larger errors: evaluate it "
         "on your own labelled data first (`rnc evaluate`).",
     ]
-    if "calibration.safetensors" in files:
+    if CALIBRATION_FILE in files:
         lines.append(
             "Intervals hold their share of new rows if these are like the rows that they were "
             "calibrated on, over all rows and not in every group."
         )
     else:
         lines.append("It has no intervals.")
-    if "reference.safetensors" not in files:
+    if REFERENCE_FILE not in files:
         lines.append("Training samples are not published: it cannot say which are nearest.")
         kinds = (run.scores.get("intervals") or {}).get("kinds") or {}
         if "normalised" in kinds.values():

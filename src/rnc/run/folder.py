@@ -45,12 +45,18 @@ from rnc.data.fingerprint import check_fingerprint
 from rnc.data.inputs import Skipped
 from rnc.data.source import DataSource
 from rnc.data.table import Table
-from rnc.files import write_json, write_tensors, write_text
-from rnc.intervals.calibration import CALIBRATION_FILE
-from rnc.intervals.reference import REFERENCE_FILE
+from rnc.files import (
+    CALIBRATION_FILE,
+    CONFIG_FILE,
+    MODEL_FILE,
+    REFERENCE_FILE,
+    write_json,
+    write_tensors,
+    write_text,
+)
 from rnc.json_types import check_fields, damaged
 from rnc.metrics import Columns
-from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor, read_config
+from rnc.model import Regressor, read_config
 from rnc.run.answer import Answer, answer
 from rnc.run.parts import (
     Features,
@@ -80,6 +86,7 @@ SKIPPED_FILE = "skipped.csv"
 REPORT_FILE = "report.html"
 TRACKERS_FILE = "trackers.json"
 ANALYSES_FOLDER = "analyses"
+TENSORBOARD_FOLDER = "tensorboard"
 
 RUN_FILES = (
     CONFIG_FILE,
@@ -98,7 +105,7 @@ RUN_FILES = (
     REPORT_FILE,
     TRACKERS_FILE,
 )
-RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER, "tensorboard")
+RUN_FOLDERS = (CHECKPOINT_FOLDER, ANALYSES_FOLDER, TENSORBOARD_FOLDER)
 
 Part = TypeVar("Part")
 

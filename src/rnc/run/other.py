@@ -16,9 +16,9 @@ from rnc.data.opened import OpenedData, open_data
 from rnc.data.source import DataSource
 from rnc.data.sources import ARRAYS
 from rnc.data.table import Table
-from rnc.files import contents, sweep, write_json
+from rnc.files import CONFIG_FILE, MODEL_FILE, contents, sweep, write_json
 from rnc.lock import check_free, locked
-from rnc.model import CONFIG_FILE, FORMAT, MODEL_FILE
+from rnc.model import FORMAT
 from rnc.run.baselines import guess_errors
 from rnc.run.evaluate import evaluate_run
 from rnc.run.folder import HISTORY_FILE, RUN_FILES, RUN_FOLDERS, TRAIN_TARGETS_FILE, RunFolder

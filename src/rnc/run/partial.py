@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 
-from rnc.model import CONFIG_FILE, read_config
+from rnc.files import CONFIG_FILE
+from rnc.model import read_config
 from rnc.run.folder import (
     HISTORY_FILE,
     PREDICTIONS_FILE,

@@ -17,13 +17,20 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
-from rnc.files import contents, write_file, write_json, write_text
+from rnc.files import (
+    CONFIG_FILE,
+    MODEL_FILE,
+    REFERENCE_FILE,
+    contents,
+    write_file,
+    write_json,
+    write_text,
+)
 from rnc.hub import HUB_FILES, hub_errors, parse_repository
 from rnc.intervals import CalibrationRows, Spread
 from rnc.intervals.calibration import CHOSEN_AT
 from rnc.intervals.choice import with_kinds
-from rnc.intervals.reference import REFERENCE_FILE
-from rnc.model import CONFIG_FILE, MODEL_FILE, Regressor
+from rnc.model import Regressor
 from rnc.model.intervals import kept_calibration, quantiles_of
 from rnc.run.card import model_card
 from rnc.run.folder import RunFolder

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from rnc.config import FitConfig, Scheme
 from rnc.data.source import DataSource, stored_side
-from rnc.files import write_tensors
+from rnc.files import MODEL_FILE, write_tensors
 from rnc.heads import HeadConfig
-from rnc.model import CONVERTED_FROM, MODEL_FILE, ModelConfig, Regressor, without_head
+from rnc.model import CONVERTED_FROM, ModelConfig, Regressor, without_head
 from rnc.run.start import check_folder_state
 from rnc.training.checkpoint import ENCODER_FILE, write_stage
 from rnc.weights import load_weights, read_safetensors

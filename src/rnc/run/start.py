@@ -19,11 +19,11 @@ from rnc.data.datasets.registry import find_dataset
 from rnc.data.inputs import essential
 from rnc.data.table import Table
 from rnc.encoders import check_encoder
-from rnc.files import contents, read_tensors
+from rnc.files import MODEL_FILE, contents, read_tensors
 from rnc.lock import check_free
 from rnc.loss.distributed import is_first_process
 from rnc.loss.pairwise import distances_of
-from rnc.model import MODEL_FILE, ModelConfig, Regressor, read_config, without_head
+from rnc.model import ModelConfig, Regressor, read_config, without_head
 from rnc.run.folder import ANALYSES_FOLDER, HISTORY_FILE, SCORES_FILE, RunFolder
 from rnc.run.predictions import check_target_names
 from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stage

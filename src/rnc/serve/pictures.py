@@ -17,7 +17,7 @@ from PIL import Image
 
 from rnc.intervals.reference import Reference
 from rnc.json_types import damaged
-from rnc.run.folder import RunFolder
+from rnc.run.folder import ANALYSES_FOLDER, RunFolder
 from rnc.run.thumbnails import parse_thumbnails, thumbnails
 from rnc.serve.served import ServedModel
 
@@ -66,7 +66,7 @@ def kept_pictures(run: RunFolder, reference: Reference) -> NeighbourPictures | N
     names = reference.names.tolist()
     once = {name for name, count in Counter(names).items() if count == 1}  # others tell nothing
     rows = dict(zip(names, reference.rows.tolist(), strict=True))
-    with damaged(run.path / "analyses", f"`rnc evaluate {run.path} --with neighbours` helps."):
+    with damaged(run.path / ANALYSES_FOLDER, f"`rnc evaluate {run.path} --with neighbours` helps."):
         pictures = parse_thumbnails(found.tensors, len(found.tensors.get("rows", ())))
     spots = range(len(pictures.rows))
     shown = [one for one in near if one["picture"] in spots and one["name"] in once]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from rnc.run.folder import TENSORBOARD_FOLDER
+
 
 class TensorBoardWriter:
     """Event files of a run; those of a resumed run lie beside the older ones and go on."""
@@ -11,7 +13,7 @@ class TensorBoardWriter:
     def __init__(self, folder: Path, name: str, before: str | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.writer = SummaryWriter(str(folder / "tensorboard"))
+        self.writer = SummaryWriter(str(folder / TENSORBOARD_FOLDER))
 
     def parameters(self, values: dict[str, str]) -> None:
         """Write a table, for the tab Text."""
