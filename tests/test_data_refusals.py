@@ -293,7 +293,7 @@ def test_messages_advise_flags_that_exist():
     for file in source.rglob("*.py"):
         if file.relative_to(source).parts[0] not in ("cli", "experiments", "report"):
             advised = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", file.read_text()))
-            assert advised - {"--no-deps"} <= flags, file  # a flag of pip
+            assert advised - {"--no-deps", "--help"} <= flags, file  # of pip, of every command
 
 
 def test_a_target_called_like_another_column_is_refused() -> None:

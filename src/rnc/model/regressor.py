@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from rnc import files
 from rnc.augment import TEST_VIEWS, eval_view
 from rnc.augment.configs import AUGMENTS, Augment, standardised, unit_shape
 from rnc.data.errors import DataError, DataWarning, not_finite
@@ -27,15 +28,6 @@ from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
 from rnc.data.source import stored_side
 from rnc.encoders import build_encoder
-from rnc.files import (
-    CALIBRATION_FILE,
-    CONFIG_FILE,
-    MODEL_FILE,
-    REFERENCE_FILE,
-    read_tensors,
-    write_json,
-    write_tensors,
-)
 from rnc.heads import Head, HeadConfig
 from rnc.hub import local_folder
 from rnc.intervals import CalibrationRows, Intervals
@@ -354,9 +346,9 @@ class Regressor(nn.Module):
         folder = Path(folder)
         calibration, reference = kept_calibration(self), kept_reference(self)
         self.save_config(folder, extra)
-        for name in (CALIBRATION_FILE, REFERENCE_FILE):  # of the weights that now go
+        for name in (files.CALIBRATION_FILE, files.REFERENCE_FILE):  # of the weights that now go
             (folder / name).unlink(missing_ok=True)
-        write_tensors(folder / MODEL_FILE, self.state_dict())
+        files.write_tensors(folder / files.MODEL_FILE, self.state_dict())
         if reference is not None:
             reference.save(folder)
         if calibration is not None:
@@ -366,7 +358,7 @@ class Regressor(nn.Module):
         """Write config.json only, as before training."""
         model = dataclasses.asdict(self.config)
         content = {"format": FORMAT, "model": model, **(extra or {})}
-        write_json(Path(folder) / CONFIG_FILE, content)
+        files.write_json(Path(folder) / files.CONFIG_FILE, content)
 
     @classmethod
     def load(cls, folder: str | Path, encoder: nn.Module | None = None) -> "Regressor":
@@ -377,14 +369,14 @@ class Regressor(nn.Module):
             encoder: the module, if the model was trained with one of the caller's own.
         """
         folder = local_folder(folder)
-        content, weights = read_config(folder, complete=True), folder / MODEL_FILE
+        content, weights = read_config(folder, complete=True), folder / files.MODEL_FILE
         check_is_run(folder, content)
-        with damaged(folder / CONFIG_FILE, CONFIG_ADVICE):
+        with damaged(folder / files.CONFIG_FILE, CONFIG_ADVICE):
             model = cls(model_config_of(content), encoder)
         check_is_finished(weights, content)
         advice = f"`rnc resume {folder}` writes it again from its checkpoints; else fit again."
         with damaged(weights, advice):
-            fill_weights(model, read_tensors(weights)[0])
+            fill_weights(model, files.read_tensors(weights)[0])
         model.folder = folder
         return model.eval()
 
