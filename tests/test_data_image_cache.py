@@ -93,8 +93,9 @@ def test_the_content_of_a_file_decides_not_its_times(
         decoded.clear()
         picture.write_bytes(content.ljust(size, b" "))
         os.utime(picture, ns=(status.st_atime_ns, status.st_mtime_ns))
-        assert load_images(files, 8, cache=cache).x.tolist() == load_images(files, 8).x.tolist()
-        assert decoded[0] == picture.name
+        x = load_images(files, 8, cache=cache).x
+        assert decoded in ([picture.name], [])  # not where the cache knows it by another name
+        assert x.tolist() == load_images(files, 8).x.tolist()
         decoded.clear()
     os.utime(files[2])  # another time, the same content
     load_images(files, 8, cache=cache)

@@ -1,6 +1,8 @@
 """Names of columns and lengths of rows: what a reader would mend without a word is refused."""
 
+import io
 import json
+import tarfile
 
 import numpy as np
 import pandas as pd
@@ -31,6 +33,12 @@ def save_twice(path, n=30):
     elif kind in (".feather", ".arrow"):
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, arrow.schema) as file:
             file.write_table(arrow)
+    elif kind == ".tar":
+        with tarfile.open(path, "w") as tar:
+            for name, content in (("0.json", b'{"x": 1, "y": 2, "y": 3}'), ("0.png", b"")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
     elif "json" in kind:
         lines = [f'{{"x": {a}, "y": {b}, "y": {b}}}' for a, b in zip(x, y, strict=True)]
         pd.Series(lines).to_csv(path, index=False, header=False, quoting=3, sep="\1")
@@ -42,7 +50,7 @@ def save_twice(path, n=30):
 @pytest.mark.parametrize("kind", TABLE_READERS)
 def test_two_columns_of_one_name_are_refused_in_every_type_of_file(tmp_path, kind):
     path = save_twice(tmp_path / f"t{kind}")
-    with pytest.raises(DataError, match=rf"t{kind} {TWICE}"):
+    with pytest.raises(DataError, match=rf"t{kind}(: 0.json)? {TWICE}"):
         read_table(path, target="y")
     fitted = table_from_arrays(pd.DataFrame({"x": np.arange(9.0)}), np.arange(9)).preprocessing
     with pytest.raises(DataError, match=TWICE):

@@ -47,6 +47,8 @@ def test_what_does_not_fit_together_is_refused():
         evaluate(model, empty, split="val")
     with pytest.raises(DataError, match="one of train, val, test, calibration; got 'tset'"):
         evaluate(model, table, split="tset")
+    with pytest.raises(DataError, match="one of train, val, test, calibration; got 'partial'"):
+        evaluate(model, table, split="partial")  # its targets are not exact
     with pytest.raises(DataError, match=r"predicts age; .* are age, height\. .* target="):
         evaluate(model, table_of(60, t=2))
     with pytest.raises(DataError, match=r"trained on data of kind 'table'; .* of kind 'signal'"):

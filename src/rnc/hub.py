@@ -92,7 +92,7 @@ def _others(address: HubAddress) -> str:
     pickles = [name for name in names if name.endswith(_PICKLES)]
     if pickles:
         return (
-            f" {pickles[0]} is a pickle, which could run code when it is loaded; none is. Weights "
+            f" {pickles[0]} is a pickle, which could run code, so that it is not opened. Weights "
             "must be safetensors: `rnc push` writes them."
         )
     return " `rnc push RUN OWNER/NAME` writes one."

@@ -98,7 +98,7 @@ TEST_VIEWS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
 
 def check_test_views(name: str, kind: str) -> None:
     """Raise unless data of a kind have these test views."""
-    check_value(name in TEST_VIEWS, "test_views", f"one of {', '.join(TEST_VIEWS)}", name)
+    check_value(name in TEST_VIEWS, "test_views", "one of plain, mirror", name)
     if name == "mirror" and kind not in ("image", "volume"):
         raise ValueError(
             "test_views='mirror' averages over an image and its mirror image; got data of kind "

@@ -18,7 +18,7 @@ import pandas as pd  # type: ignore[import-untyped]
 from rnc.data.csv_text import GAPS, open_text, read_csv
 from rnc.data.errors import DataError
 from rnc.data.formulas import check_calculated
-from rnc.data.names import check_names
+from rnc.data.names import check_names, named_once
 from rnc.data.numerals import Cells
 from rnc.data.shards import read_arrow, read_tar
 
@@ -52,7 +52,7 @@ def _read_json(source: Path, cells: Cells) -> pd.DataFrame:
         if not line.strip():
             continue
         try:
-            value = json.loads(line, object_pairs_hook=lambda pairs: _object(pairs, source))
+            value = json.loads(line, object_pairs_hook=lambda pairs: named_once(pairs, str(source)))
         except json.JSONDecodeError as error:
             raise DataError(
                 f"{source} line {number}: no JSON ({error.msg}, column {error.colno}). Write one "
@@ -70,11 +70,6 @@ def _read_json(source: Path, cells: Cells) -> pd.DataFrame:
         raise DataError(f"{source} is empty; expected objects, a row each.")
     frame = pd.DataFrame(list(rows.values()), index=list(rows))
     return _blanks_as_gaps(frame)
-
-
-def _object(pairs: list[tuple[str, Any]], source: Path) -> dict[str, Any]:
-    check_names((key for key, _ in pairs), str(source))
-    return dict(pairs)
 
 
 # -------------------------------------------------------------------------------------- binary

@@ -29,6 +29,12 @@ def check_names(names: Iterable[Any], place: str) -> None:
         seen.add(plain)
 
 
+def named_once(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
+    """An object of JSON, as its `object_pairs_hook`: of two values of one name it takes none."""
+    check_names((name for name, _ in pairs), place)
+    return dict(pairs)
+
+
 class NumberedRows:
     """Names of rows that are their numbers: an array of texts, which takes 8 bytes a row.
 

@@ -21,7 +21,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from rnc.data.errors import DataError, first_few
 from rnc.data.images import IMAGE_SUFFIXES
-from rnc.data.names import check_names
+from rnc.data.names import check_names, named_once
 from rnc.data.packed import in_column, in_tar, mapped_arrow, member_of
 from rnc.data.splits import split_word
 from rnc.data.tar import TarMember, tar_members
@@ -233,8 +233,8 @@ def _columns(suffix: str, content: bytes, place: str) -> Iterable[tuple[str, Any
     """The columns that a file of a sample stands for; none if it is no text."""
     if suffix == "json":
         try:
-            found = json.loads(content)
-        except ValueError as error:
+            found = json.loads(content, object_pairs_hook=lambda pairs: named_once(pairs, place))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise DataError(f"{place} is no JSON ({error}).") from error
         return found.items() if isinstance(found, dict) else [("json", found)]
     try:

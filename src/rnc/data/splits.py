@@ -28,7 +28,9 @@ PARTIAL = "partial"
 """Training rows whose targets are missing or known in part: docs/labels.md says who sees them."""
 PARTIAL_TEST = "test-part"
 """Test rows whose targets are known in part: `rnc.run.partial_scores` scores what can be."""
-ALL_SPLITS = (*SPLITS, CALIBRATION, PARTIAL, PARTIAL_TEST)
+EXACT_SPLITS = (*SPLITS, CALIBRATION)
+"""Those whose rows have exact targets, so that there are errors of them."""
+ALL_SPLITS = (*EXACT_SPLITS, PARTIAL, PARTIAL_TEST)
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the three in a seeded split, unless others are asked for."""

@@ -40,7 +40,7 @@ from rnc.config import FitConfig
 from rnc.data.errors import DataError, first_few
 from rnc.data.inputs import essential
 from rnc.data.originals import originals_of
-from rnc.data.splits import ALL_SPLITS, SPLITS
+from rnc.data.splits import ALL_SPLITS, EXACT_SPLITS, SPLITS
 from rnc.data.table import Table
 from rnc.intervals import Intervals
 from rnc.intervals.calibration import CHOSEN_AT
@@ -112,7 +112,7 @@ def evaluate(
     Args:
         model: the model as it is, on its device.
         table: prepared as the model's training data were.
-        split: train, val or test.
+        split: train, val, test or calibration.
         angles: the two targets are pitch and yaw in degrees.
         seed: of the draw of 2,000 samples where there are more, and of the folds.
         train_targets: what the model was trained on, (m,) or (m, t), if not the table's train
@@ -329,6 +329,8 @@ def _per_group(
 
 def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
     """Positions of the rows to evaluate, if the model can be."""
+    if split not in EXACT_SPLITS:
+        raise DataError(f"split must be one of {', '.join(EXACT_SPLITS)}; got {split!r}.")
     config, samples = model.config, table.rows(split)
     if config.kind != table.kind:
         raise DataError(
