@@ -1,13 +1,17 @@
-"""What rows without exact targets are worth: faces with few labels, decades, censored ages.
+"""What rows without exact targets are worth: few labels, intervals, censored targets.
 
     python benchmarks/unlabelled.py DATA/utkface --settings 250 1000 2000 --seeds 0 1 2 \
         --csv benchmarks/results/unlabelled.csv --limit-s 540
+    python benchmarks/unlabelled.py DATA/concrete --settings 100 decades censored
 
-The folder has table.csv and the images that it names. Training rows are a seeded draw of 12,208.
+The folder has table.csv, with columns y and split, or the faces: their training rows are a seeded
+draw of 12,208, and all but the settings of few labels have 2,442 of these.
 
-    250 1000 2000   so many of them have an age, the others none
-    decades         2,442 of them; half of these have an age, the others a decade, as 20-29
-    censored        2,442 of them; ages from 60 on are known as 60 or more
+    100 ... 2000    so many rows have a target, the others none
+    decades         half of the rows have a target, the others its decade, as 20-29; of data without
+                    ages half a standard deviation
+    censored        targets from 60 on are known as 60 or more; of data without ages, the highest
+                    fifth of them
 
 A line is written as soon as a training is done, and a training whose line is there is skipped, so
 that a call may be cut off at any time. It starts none that would end after the limit, as far as
@@ -23,7 +27,7 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,7 +45,16 @@ DRAWN_ROWS, FEW_ROWS = 12_208, 2442
 FACES: dict[str, Any] = {"encoder": "resnet18", "image_size": 96}
 SHORTER: dict[str, Any] = {"epochs": 45, "views": 2}
 L1: dict[str, Any] = {"scheme": "two-stage"}
-Labelled = Callable[[Table, NDArray[np.int64]], Table]
+
+
+class Scale(NamedTuple):
+    """How wide intervals are, and from where on targets are censored."""
+
+    width: float
+    limit: float
+
+
+Labelled = Callable[[Table, NDArray[np.int64], Scale], Table]
 
 
 def with_ends(table: Table, rows: NDArray[np.int64], low: Any, high: Any) -> Table:
@@ -62,7 +75,7 @@ def without(table: Table, rows: NDArray[np.int64]) -> Table:
 def few(count: int, *, used: bool) -> Labelled:
     """The first rows have targets; the others are used or left out."""
 
-    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
+    def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
         rest = order[count:]
         return with_ends(table, rest, -np.inf, np.inf) if used else without(table, rest)
 
@@ -72,28 +85,30 @@ def few(count: int, *, used: bool) -> Labelled:
 def decades(how: str) -> Labelled:
     """Half of a few rows have their decade for a target."""
 
-    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
-        table, half = without(table, order[FEW_ROWS:]), order[FEW_ROWS // 2 : FEW_ROWS]
+    def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
+        order, rest = order[:FEW_ROWS], order[FEW_ROWS:]
+        table, half = without(table, rest), order[len(order) // 2 :]
         if how == "dropped":
             return without(table, half)
-        decade = 10 * np.floor(table.y[half, 0] / 10)
-        return table if how == "exact" else with_ends(table, half, decade, decade + 9)
+        least = scale.width * np.floor(table.y[half, 0] / scale.width)
+        most = least + (9 if scale.width == 10 else scale.width)  # ages are whole: 20-29
+        return table if how == "exact" else with_ends(table, half, least, most)
 
     return labelled
 
 
 def censored(how: str) -> Labelled:
-    """Targets of a few rows are known up to 60."""
+    """Targets of a few rows are known up to a limit."""
 
-    def labelled(table: Table, order: NDArray[np.int64]) -> Table:
+    def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
         table, few = without(table, order[FEW_ROWS:]), order[:FEW_ROWS]
-        old = few[table.y[few, 0] >= 60]
+        old = few[table.y[few, 0] >= scale.limit]
         if how == "dropped":
             return without(table, old)
         if how == "censored":
-            return with_ends(table, old, 60.0, np.inf)
+            return with_ends(table, old, scale.limit, np.inf)
         y = table.y.copy()
-        y[old] = 60.0 if how == "as 60" else y[old]
+        y[old] = scale.limit if how == "as exact" else y[old]
         return dataclasses.replace(table, y=y)
 
     return labelled
@@ -104,32 +119,38 @@ def _few_arms(count: int) -> dict[str, tuple[Labelled, dict[str, Any]]]:
     return {
         "L1": (alone, L1),
         "RnC": (alone, {}),
-        "RnC + unlabelled": (used, SHORTER),
-        "RnC + unlabelled, intervals": (used, SHORTER | {"teacher": "intervals"}),
-        "RnC + unlabelled, no teacher": (used, SHORTER | {"teacher": "none"}),
+        "RnC + unlabelled": (used, {}),
+        "RnC + unlabelled, intervals": (used, {"teacher": "intervals"}),
+        "RnC + unlabelled, no teacher": (used, {"teacher": "none"}),
     }
 
 
 SETTINGS: dict[str, dict[str, tuple[Labelled, dict[str, Any]]]] = {
-    **{str(count): _few_arms(count) for count in (250, 1000, 2000)},
+    **{str(count): _few_arms(count) for count in (100, 250, 1000, 2000)},
     "decades": {
         "half of the rows": (decades("dropped"), {}),
         "decades for the other half": (decades("decades"), {}),
         "all exact": (decades("exact"), {}),
     },
     "censored": {
-        "rows from 60 on left out": (censored("dropped"), {}),
-        "60 for them": (censored("as 60"), {}),
+        "high ones left out": (censored("dropped"), {}),
+        "limit taken as exact": (censored("as exact"), {}),
         "censored": (censored("censored"), {}),
         "all exact": (censored("exact"), {}),
     },
 }
+KEY = ("data", "setting", "arm", "seed", "options")
 MAIN = ("L1", "RnC", "RnC + unlabelled")
 """Arms that are trained unless others are named."""
 
 
-def read_faces(folder: Path, side: int) -> Table:
-    """The faces, with a seeded draw of their training rows."""
+def read_data(folder: Path, side: int) -> tuple[Table, Scale]:
+    """A table; or the faces, with a seeded draw of their training rows."""
+    if not (folder / "images").exists():
+        table = read_table(folder / "table.csv", target="y", split_column="split")
+        table = dataclasses.replace(table, split=table.split.astype("<U11"))
+        y = table.y[table.rows("train")]
+        return table, Scale(float(np.std(y)) / 2, float(np.quantile(y, 0.8)))
     table = read_table(
         folder / "table.csv",
         target=["age"],
@@ -142,7 +163,7 @@ def read_faces(folder: Path, side: int) -> Table:
     )
     table = dataclasses.replace(table, split=table.split.astype("<U11"))
     left_out = np.random.default_rng(0).permutation(table.rows("train"))[DRAWN_ROWS:]
-    return without(table, left_out)
+    return without(table, left_out), Scale(10.0, 60.0)
 
 
 def trained(table: Table, config: FitConfig) -> dict[str, object]:
@@ -175,7 +196,7 @@ def done(path: Path) -> list[tuple[str, ...]]:
     if not path.exists():
         return []
     rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    return [tuple(row[name] for name in ("setting", "arm", "seed", "options")) for row in rows]
+    return [tuple(row[name] for name in KEY) for row in rows]
 
 
 def main() -> None:
@@ -190,7 +211,8 @@ def main() -> None:
     parser.add_argument("--limit-s", type=float, default=float("inf"), help="seconds in all")
     parser.add_argument("--options", type=json.loads, default={}, help='as {"epochs": 20}')
     args = parser.parse_args()
-    table = read_faces(args.folder, (FACES | args.options)["image_size"])
+    table, scale = read_data(args.folder, (FACES | args.options)["image_size"])
+    of_kind, shorter = (FACES, SHORTER) if table.kind == "image" else ({}, {})
     longest = 0.0
     for seed in args.seeds:
         order = np.random.default_rng(1000 + seed).permutation(table.rows("train"))
@@ -200,19 +222,21 @@ def main() -> None:
                 if arm not in SETTINGS[setting]:
                     continue
                 labelled, own = SETTINGS[setting][arm]
-                options = json.dumps(FACES | own | args.options, sort_keys=True)
-                if (setting, arm, str(seed), options) in done(args.csv):
+                own = of_kind | (shorter if arm.startswith("RnC + ") else {}) | own
+                options = json.dumps(own | args.options, sort_keys=True)
+                key = (args.folder.name, setting, arm, str(seed), options)
+                if key in done(args.csv):
                     continue
                 begun = time.monotonic()
                 if begun - started + 1.1 * longest > args.limit_s:
                     print(f"no time for {setting}, {arm}, seed {seed}", flush=True)
                     continue
-                few_labels = labelled(table, order)
+                few_labels = labelled(table, order, scale)
                 found = trained(few_labels, FitConfig(**json.loads(options), seed=seed))
                 sizes = few_labels.sizes
-                row = {"setting": setting, "arm": arm, "seed": seed, **found}
-                row |= {"labelled_rows": sizes.labelled, "encoder_rows": sizes.encoder}
-                append_rows(args.csv, [row | machine() | {"options": options}])
+                rows = {"labelled_rows": sizes.labelled, "encoder_rows": sizes.encoder}
+                row = dict(zip(KEY[:-1], key, strict=False)) | found | rows | machine()
+                append_rows(args.csv, [row | {"options": options}])
                 longest = max(longest, time.monotonic() - begun)
                 print(setting, arm, seed, found, round(time.monotonic() - started), flush=True)
 
