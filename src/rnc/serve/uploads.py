@@ -21,7 +21,7 @@ from rnc.data.errors import DataError
 from rnc.data.images import readable_formats
 from rnc.data.in_memory import NamedBytes
 from rnc.data.inputs import Inputs, Skipped
-from rnc.data.names import check_names
+from rnc.data.names import named_once
 from rnc.data.raw import InputReader, joined_inputs
 from rnc.serve.limits import Refused, ServeLimits, invalid, too_large
 
@@ -231,7 +231,11 @@ _HEADERS = {
 def _parsed_rows(body: bytes) -> list[Any]:
     """The rows of a JSON body; strict, as NaN and two values for one name are mistakes."""
     try:
-        content = json.loads(body, object_pairs_hook=_object, parse_constant=_no_constant)
+        content = json.loads(
+            body,
+            object_pairs_hook=lambda pairs: named_once(pairs, "The JSON"),
+            parse_constant=_no_constant,
+        )
     except Refused:
         raise
     except DataError as error:
@@ -245,11 +249,6 @@ def _parsed_rows(body: bytes) -> list[Any]:
     if not isinstance(rows, list) or not rows:
         raise invalid(f"`rows` must be a list that is not empty: {_ROW_WORDS}.")
     return rows
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    check_names((key for key, _ in pairs), "The JSON")
-    return dict(pairs)
 
 
 def _no_constant(name: str) -> None:
