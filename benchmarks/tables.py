@@ -10,6 +10,7 @@ All learn from the training rows; validation rows choose epochs, penalties and w
     boosting tuned                        loss, leaves and iterations chosen on validation
     l1 best, rnc best, rnc fine-tuned     preset best: end to end, frozen with a solved head, then
                                           trained on from there
+    l1 + 0.1 rnc, ...                     preset best, both losses at once
     l1 quick, rnc quick                   preset quick, a plain MLP
 
 Each job has a process and one thread. A job's rows are written when it is done, and jobs whose rows
@@ -100,6 +101,14 @@ def contrast(table: Table, preset: str, seed: int) -> Iterator[Result]:
             yield Result("rnc fine-tuned", *errors(table, model.predict_prepared))
 
 
+def joint(table: Table, preset: str, seed: int) -> Iterator[Result]:
+    """L1 with RnC beside it, on the same features."""
+    for weight in (0.03, 0.1, 0.3, 1.0):
+        config = FitConfig(preset=preset, scheme="regularize", rnc_weight=weight, seed=seed)
+        model = trained(table, config)
+        yield Result(f"l1 + {weight:g} rnc", *errors(table, model.predict_prepared))
+
+
 def boosting(table: Table, loss: str, seed: int) -> Iterator[Result]:
     """Gradient boosting with scikit-learn's defaults."""
     from sklearn.ensemble import HistGradientBoostingRegressor
@@ -133,6 +142,7 @@ def tuned_boosting(table: Table, _: str, seed: int) -> Iterator[Result]:
 
 JOBS: dict[str, tuple[Callable[[Table, str, int], Iterator[Result]], str, str]] = {
     "rnc": (contrast, "rnc fine-tuned", "best"),
+    "joint": (joint, "l1 + 1 rnc", "best"),
     "l1": (end_to_end, "l1 best", "best"),
     "rnc quick": (contrast, "rnc quick", "quick"),
     "boosting tuned": (tuned_boosting, "boosting tuned", ""),
