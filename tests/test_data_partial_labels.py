@@ -1,6 +1,7 @@
 """Targets that are known in part, as people write them."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,11 @@ INF = math.inf
         ("20 \u2013 29", (20, 29)),
         ("20..29", (20, 29)),
         ("20 to 29", (20, 29)),
+        ("20\u221229", (20, 29)),
+        ("\u22125\u2010\u22122", (-5, -2)),
+        ("at  least\u00a090", (90, INF)),
+        ("> = 90", (90, INF)),
+        ("< =5", (-INF, 5)),
         ("[20, 29)", (20, 29)),
         ("-5 - -2", (-5, -2)),
         ("-5--2", (-5, -2)),
@@ -51,6 +57,25 @@ def test_a_column_mixes_all_kinds() -> None:
     np.testing.assert_array_equal(upper, [34, INF, INF, 5, 29, INF])
     exact = ends_of_cells(pd.Series([1.5, np.nan], name="age"), "t.csv")
     assert (exact.lower.tolist(), exact.upper.tolist()) == ([1.5, -INF], [1.5, INF])
+
+
+@pytest.mark.parametrize("source", ["file", "frame"])
+def test_cells_may_have_decimal_commas(tmp_path: Path, source: str) -> None:
+    cells = ["34,5", "1.200", ">90,5", "20,5-29", "[1,5; 2)", "7", "12.3456", "", "8", "9"]
+    frame = pd.DataFrame({"a": np.arange(10) ** 2, "age": cells})
+    frame.to_csv(tmp_path / "t.csv", sep=";", index=False)
+    given = tmp_path / "t.csv" if source == "file" else frame
+    table = read_table(given, target="age", partial_labels=True, decimal=",")
+    assert table.ends is not None
+    lower = [34.5, 1200, 90.5, 20.5, 1.5, 7, 12.3456, -INF, 8, 9]
+    upper = [34.5, 1200, INF, 29, 2, 7, 12.3456, INF, 8, 9]
+    np.testing.assert_array_equal(table.ends[:, 0], np.stack([lower, upper], axis=1))
+
+
+def test_a_cell_with_a_comma_is_told_how_to_be_read() -> None:
+    frame = pd.DataFrame({"a": np.arange(3), "age": ["30", ">34,5", "31"]})
+    with pytest.raises(DataError, match=r"row 1: age is '>34,5'.* add --decimal , \(decimal=','\)"):
+        read_table(frame, target="age", partial_labels=True)
 
 
 def test_two_columns_hold_the_ends() -> None:
@@ -246,6 +271,10 @@ def test_scores_of_a_fitted_model_need_exact_targets() -> None:
     table = read_table(people(), target="age", partial_labels=True)
     with pytest.raises(DataError, match=r"row 0: age is missing \(20 of 60 rows are not exact\)"):
         read_table(people(), target="age", partial_labels=True, preprocessing=table.preprocessing)
+    for cell, words in ((">90", "at least 90"), ("<5", "at most 5"), ("1-2", "between 1 and 2")):
+        frame = people().assign(age=[cell] + ["30"] * 59)
+        with pytest.raises(DataError, match=rf"row 0: age is {words} \(1 of 60 rows"):
+            read_table(frame, target="age", partial_labels=True, preprocessing=table.preprocessing)
     other = read_table(
         people(),
         target="age",

@@ -21,7 +21,9 @@ _BLANKS = " '\u2019\u00a0\u202f\u2009"  # marks of thousands that are no comma a
 _PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
 _COMMAS = r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?"  # 1,200.5
 _SPACED = rf"[+-]?[1-9][0-9]{{0,2}}(?:[{_BLANKS}][0-9]{{3}})+(?:\.[0-9]+)?"  # 1 200.5
-_DECIMAL_COMMA = rf"[+-]?(?:[0-9]{{1,3}}(?:[.{_BLANKS}][0-9]{{3}})+|[0-9]+)(?:,[0-9]+)?{_EXPONENT}"
+_MARKED_WHOLE = rf"[0-9]{{1,3}}(?:[.{_BLANKS}][0-9]{{3}})+(?![0-9])"
+_UNSIGNED_COMMA = rf"(?:{_MARKED_WHOLE}|[0-9]+)(?:,[0-9]+)?{_EXPONENT}"
+_DECIMAL_COMMA = rf"[+-]?{_UNSIGNED_COMMA}"
 _SHOWN_FIRST = 50
 
 # Any number: three digits follow a mark of thousands; a minus may be a dash, or two brackets.
@@ -142,6 +144,19 @@ def _without_marks(texts: pd.Series) -> pd.Series:
 
 def _without_commas(texts: pd.Series) -> pd.Series:
     return pd.to_numeric(texts.str.replace(f"[,{_BLANKS}]", "", regex=True))
+
+
+def with_points(text: str) -> str:
+    """A text whose numbers have decimal commas, with points instead and without other marks.
+
+    >>> with_points("1.200,5-1.300"), with_points("[1,5; 2)")
+    ('1200.5-1300', '[1.5; 2)')
+    """
+
+    def plain(number: re.Match[str]) -> str:
+        return re.sub(f"[.{_BLANKS}]", "", number[0]).replace(",", ".")
+
+    return re.sub(_UNSIGNED_COMMA, plain, text)
 
 
 # -------------------------------------------------------------------------------------- refusing

@@ -16,15 +16,26 @@ from rnc.data.names import names_of_rows
 from rnc.data.partial_tests import check_tested_groups, tested_in_part
 from rnc.data.row_weights import read_weights
 from rnc.data.splits import CALIBRATION, PARTIAL, PARTIAL_TEST, split_word
-from rnc.data.target_ends import ends_of_cells, ends_of_columns, ends_of_numbers, ends_of_times
+from rnc.data.target_ends import (
+    Ends,
+    ends_of_cells,
+    ends_of_columns,
+    ends_of_numbers,
+    ends_of_times,
+)
 
 Unlabelled = Literal["use", "drop"]
 """What becomes of rows without a target."""
+ReadEnds = Callable[[pd.Series, str], Ends]
 ReadLabels = Callable[..., tuple[LabelColumns, NDArray[np.bool_]]]
 
 
 def label_reader(
-    roles: ColumnRoles, partial_labels: bool, unlabelled: Unlabelled | None, drop_missing: bool
+    roles: ColumnRoles,
+    partial_labels: bool,
+    unlabelled: Unlabelled | None,
+    drop_missing: bool,
+    decimal: str | None = None,
 ) -> ReadLabels:
     """What reads the labels: `read_labels` where all targets must be exact.
 
@@ -53,7 +64,8 @@ def label_reader(
         )
     drop = drop_missing or unlabelled == "drop"
     if given or unlabelled == "use":
-        return partial(read_partial_labels, cells=partial_labels, drop_missing=drop)
+        cells = partial(ends_of_cells, decimal=decimal) if partial_labels else ends_of_numbers
+        return partial(read_partial_labels, read_ends=cells, drop_missing=drop)
     return partial(read_labels, drop_missing=drop)
 
 
@@ -62,7 +74,7 @@ def read_partial_labels(
     roles: ColumnRoles,
     place: str,
     *,
-    cells: bool = True,
+    read_ends: ReadEnds = ends_of_cells,
     names: Sequence[str] | None = None,
     drop_missing: bool = False,
     fitted: bool = False,
@@ -77,13 +89,13 @@ def read_partial_labels(
         frame: columns of all rows.
         roles: which of them are the targets, and their upper ends or events where there are some.
         place: for messages.
-        cells: whether cells may be such as >90.
+        read_ends: what reads a column of targets that has no other beside it.
         names: of the rows.
         drop_missing: leave out rows without a target.
         fitted: whether the rows are for a fitted model.
         options: of `read_labels`.
     """
-    ends = _ends(frame, roles, place, cells=cells)
+    ends = _ends(frame, roles, place, read_ends)
     exact = (ends[..., 0] == ends[..., 1]).all(axis=1)
     _check_some(ends, exact, roles, place)
     dropped = np.asarray(~exact if fitted else is_missing(ends).any(axis=1))
@@ -125,7 +137,7 @@ def read_partial_labels(
 
 
 def _ends(
-    frame: pd.DataFrame, roles: ColumnRoles, place: str, *, cells: bool
+    frame: pd.DataFrame, roles: ColumnRoles, place: str, read_ends: ReadEnds
 ) -> NDArray[np.float64]:
     """Between what each target lies: (n, t, 2)."""
     found = []
@@ -135,7 +147,7 @@ def _ends(
         elif roles.event:
             ends = ends_of_times(frame[name], frame[roles.event[i]], place)
         else:
-            ends = (ends_of_cells if cells else ends_of_numbers)(frame[name], place)
+            ends = read_ends(frame[name], place)
         found.append(np.stack(ends, axis=1))
     return np.stack(found, axis=1)
 
@@ -168,12 +180,21 @@ def _not_exact(
     row = int(rows.argmax())
     column = int((ends[row, :, 0] != ends[row, :, 1]).argmax())
     low, high = ends[row, column]
-    known = "missing" if is_missing(ends)[row, column] else f"between {low:g} and {high:g}"
+    known = _words(low, high)
     return DataError(
         f"{place} row {frame.index[row]}: {roles.targets[column]} is {known} ({rows.sum()} of "
         f"{len(frame)} rows are not exact). Scores need exact targets: leave the others out with "
         "--drop-missing (drop_missing=True)."
     )
+
+
+def _words(low: float, high: float) -> str:
+    """What is known of a target between these ends."""
+    if np.isinf(low) and np.isinf(high):
+        return "missing"
+    if np.isinf(low) or np.isinf(high):
+        return f"at most {high:g}" if np.isinf(low) else f"at least {low:g}"
+    return f"between {low:g} and {high:g}"
 
 
 def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:

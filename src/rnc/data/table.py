@@ -232,7 +232,7 @@ def read_table(
         x = frame[names]
     elif isinstance(x, pd.DataFrame):
         x = x[choose_array_columns(x, *asked_for, place)]
-    read = label_reader(roles, partial_labels, unlabelled, drop_missing)
+    read = label_reader(roles, partial_labels, unlabelled, drop_missing, decimal)
     labels, usable = read(
         frame,
         roles,

@@ -18,15 +18,16 @@ import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from rnc.data.columns import as_booleans, as_numbers, finite_numbers
+from rnc.data.columns import DECIMAL_COMMA, as_booleans, as_numbers, finite_numbers
 from rnc.data.errors import DataError
+from rnc.data.numerals import with_points
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _FORMS = (
-    (re.compile(rf"(?:>=?|≥|at least|over|above)\s*({_NUMBER})"), (0, None)),
+    (re.compile(rf"(?:> ?=?|≥|at least|over|above)\s*({_NUMBER})"), (0, None)),
     (re.compile(rf"({_NUMBER})\s*\+"), (0, None)),
-    (re.compile(rf"(?:<=?|≤|at most|under|below|up to)\s*({_NUMBER})"), (None, 0)),
-    (re.compile(rf"({_NUMBER})\s*(?:-|\u2013|\u2014|\.\.|to)\s*({_NUMBER})"), (0, 1)),
+    (re.compile(rf"(?:< ?=?|≤|at most|under|below|up to)\s*({_NUMBER})"), (None, 0)),
+    (re.compile(rf"({_NUMBER})\s*(?:[-\u2010-\u2015]|\.\.|to)\s*({_NUMBER})"), (0, 1)),
     (re.compile(rf"[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]"), (0, 1)),
 )
 """What a cell may look like, and which of its numbers is the lower and the upper end."""
@@ -40,17 +41,22 @@ class Ends(NamedTuple):
     upper: NDArray[np.float64]
 
 
-def ends_of_cells(values: pd.Series, place: str) -> Ends:
-    """The ends of targets in one column, of numbers or text."""
+def ends_of_cells(values: pd.Series, place: str, decimal: str | None = None) -> Ends:
+    """The ends of targets in one column, of numbers or text with this decimal sign."""
+    if decimal == ",":
+        values = values.map(lambda cell: with_points(cell) if isinstance(cell, str) else cell)
     numbers, is_text = as_numbers(values)
     lower, upper = (np.where(np.isnan(numbers), outside, numbers) for outside in (-np.inf, np.inf))
     for row in np.flatnonzero(is_text):
         cell = str(values.iloc[row])
         found = (-np.inf, np.inf) if not cell.strip() else read_cell(cell)
         if found is None:
+            more = ""
+            if decimal is None and re.search(DECIMAL_COMMA, cell):
+                more = " If its comma is the decimal sign, add --decimal , (decimal=',')."
             raise DataError(
                 f"{place} row {values.index[row]}: {values.name} is {cell!r}, which is not "
-                f"understood. A target is {SYNTAX}."
+                f"understood. A target is {SYNTAX}.{more}"
             )
         lower[row], upper[row] = found
     infinite = np.isinf(numbers)
@@ -68,8 +74,9 @@ def read_cell(text: str) -> tuple[float, float] | None:
     >>> read_cell(">90"), read_cell("20 - 29"), read_cell("-5--2"), read_cell("ten")
     ((90.0, inf), (20.0, 29.0), (-5.0, -2.0), None)
     """
+    words = " ".join(text.lower().replace("\u2212", "-").split())
     for form, (low, high) in _FORMS:
-        if match := form.fullmatch(text.strip().lower()):
+        if match := form.fullmatch(words):
             numbers = [float(number) for number in match.groups()]
             return (
                 -np.inf if low is None else numbers[low],
