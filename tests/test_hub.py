@@ -20,7 +20,7 @@ from rnc.hub import parse_address
 from rnc.model import load
 from rnc.run.folder import RunFolder
 from rnc.run.push import published_config, push_run, write_layout
-from serve_cases import table_run
+from serve_cases import signal_run, table_run
 
 ALL = ["README.md", "calibration.safetensors", "config.json", "model.safetensors"]
 NEW = [{"area": 100, "rooms": 3, "town": "north"}, {"area": 60, "rooms": 2, "town": "west"}]
@@ -172,6 +172,12 @@ def test_the_layout_and_its_card(run: RunFolder, tmp_path: Path) -> None:
     code, said = command("push", run.path, "ada/homes", "--to", tmp_path / "look")
     assert code == 2
     assert "is not empty" in said
+
+
+def test_the_card_of_signals_says_how_long_they_are(tmp_path: Path) -> None:
+    write_layout(RunFolder(signal_run(tmp_path)), tmp_path / "look", "ada/pulse")
+    card = (tmp_path / "look" / "README.md").read_text()
+    assert "- Channels of a signal: 2; values in each: 50.\n" in card
 
 
 @pytest.mark.parametrize(

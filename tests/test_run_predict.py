@@ -105,5 +105,7 @@ def test_signals_of_another_length_are_refused():
     config = ModelConfig("signal", "resnet1d10", (2, 90), {"crop": 0.9}, head, ("age",), channels)
     model = Regressor(config)
     assert model.predict(np.zeros((3, 2, 100))).shape == (3, 1)
-    with pytest.raises(ValueError, match=r"sees \(2, 90\); of these, \(3, 2, 60\), it would see"):
+    with pytest.raises(
+        ValueError, match=r"sees \(2, 90\); of these, \(3, 2, 60\), .* of 100 values"
+    ):
         model.predict(np.zeros((3, 2, 60)))

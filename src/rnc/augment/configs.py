@@ -115,6 +115,16 @@ class SignalAugment:
         """The length of a view of a signal of this length."""
         return max(1, round(self.crop * total))
 
+    def totals(self, length: int) -> str:
+        """The lengths of signals whose views have this length, in words.
+
+        >>> SignalAugment(crop=0.9).totals(225), SignalAugment(crop=0.5).totals(50)
+        ('250', '99 to 101')
+        """
+        known = range(1, int((length + 1) / self.crop) + 2)
+        fit = [total for total in known if self.length(total) == length]
+        return " to ".join(str(total) for total in dict.fromkeys((fit[0], fit[-1])))
+
 
 @dataclass(frozen=True)
 class VolumeAugment:

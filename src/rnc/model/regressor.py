@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from rnc import files
 from rnc.augment import TEST_VIEWS, eval_view
-from rnc.augment.configs import AUGMENTS, Augment, standardised, unit_shape
+from rnc.augment.configs import AUGMENTS, Augment, SignalAugment, standardised, unit_shape
 from rnc.data.errors import DataError, DataWarning, not_finite
 from rnc.data.inputs import Inputs
 from rnc.data.raw import read_inputs
@@ -248,10 +248,13 @@ class Regressor(nn.Module):
     def check_shape(self, inputs: Inputs) -> None:
         """Raise for samples of another shape than those in training."""
         if (shape := input_shape_of(inputs.x, self.augment)) != self.config.input_shape:
+            size = "as long or large as those in training"
+            if isinstance(self.augment, SignalAugment):
+                size = f"of {self.augment.totals(self.config.input_shape[-1])} values"
             raise DataError(
                 "The model was trained on samples of which the encoder sees "
                 f"{self.config.input_shape}; of these, {inputs.x.shape}, it would see {shape}. "
-                "Give samples as long or large as those in training."
+                f"Give samples {size}."
             )
 
     def steady(self) -> "Regressor":

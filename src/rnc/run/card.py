@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rnc.augment.configs import SignalAugment
 from rnc.files import CALIBRATION_FILE, REFERENCE_FILE
 from rnc.metrics import score_words
 from rnc.run.folder import RunFolder
@@ -59,6 +60,10 @@ def _data(run: RunFolder) -> str:
     model, counts = run.config["model"], run.scores.get("n") or {}
     rows = ", ".join(f"{count:,} {split}" for split, count in counts.items())
     lines = [f"It was trained on {_KINDS.get(model['kind'], model['kind'])} ({rows} rows)."]
+    if model["kind"] == "signal":
+        channels, length = model["input_shape"]
+        total = SignalAugment(**model["augment"]).totals(length)
+        lines.append(f"Channels of a signal: {channels}; values in each: {total}.")
     columns = (model.get("preprocessing") or {}).get("columns")
     if columns:
         named = [f"{_code(column['name'])} ({column['type']})" for column in columns]
