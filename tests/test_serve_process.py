@@ -61,11 +61,22 @@ def test_the_page_in_a_browser(server: Server, browser: Browser, tmp_path: Path)
     choose(tab, tmp_path / "none.png")
     tab.wait("!document.getElementById('error').hidden")
     assert "not an image" in tab.js("document.getElementById('error').textContent")
+    assert tab.js("document.getElementById('results').hidden"), "those of another photo"
     tab.js(f"""const bytes = Uint8Array.from({list(photo(80))}), drop = new DataTransfer();
       drop.items.add(new File([bytes], "dropped.png"));
       document.dispatchEvent(new DragEvent("drop", {{ dataTransfer: drop }}));""")
     tab.wait("document.getElementById('results').innerText.includes('dropped.png')")
     assert tab.js("document.getElementById('error').hidden")
+    tab.js("""const chosen = document.getElementById("neighbours");
+      chosen.value = "1"; chosen.focus(); chosen.dispatchEvent(new Event("change"));""")
+    tab.wait("document.querySelectorAll('.seen li').length === 1")
+    assert tab.js("document.activeElement.id") == "neighbours"
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "<b>face.png").write_bytes(photo(20))
+    choose(tab, tmp_path / "<b>face.png", tmp_path / "other" / "<b>face.png")
+    tab.wait("document.getElementById('results').innerText.includes('<b>face (2).png')")
+    sources = tab.js("[...document.querySelectorAll('img.photo')].map((one) => one.src)")
+    assert len(set(sources)) == 2, "each photo beside its own prediction"
     tab.js("document.getElementById('theme').click()")
     assert tab.js("getComputedStyle(document.body).backgroundColor") != dark
     own = [one for one in tab.requests() if not one.startswith(("blob:", server.address))]

@@ -4,7 +4,7 @@
 const model = JSON.parse(document.getElementById("model").textContent);
 const at = (id) => document.getElementById(id);
 const MOST_SHOWN = 200, MOST_FIELDS = 30, MOST_GIVEN = 3;
-let reply = null, pictures = new Map();
+let reply = null, pictures = new Map(), asked = 0, again = () => {};
 
 function add(parent, tag, attributes = {}, text = null) {
   const svg = tag === "svg" || tag === "polyline";
@@ -34,12 +34,15 @@ function fail(message) {
   say("");
   at("error").textContent = message;
   at("error").hidden = false;
+  at("results").hidden = true; // they would be those of something else
 }
 
 // ------------------------------------------------------------------------------------- asking
 
-async function ask(body, headers, what) {
+async function ask(body, headers, what, moves = true) {
   at("error").hidden = true;
+  again = () => ask(body, headers, what, false);
+  const number = asked += 1;
   say(`Predicting ${what} …`);
   const query = new URLSearchParams({ pictures: "true" });
   if (at("confidence").value) query.set("confidence", at("confidence").value);
@@ -47,17 +50,21 @@ async function ask(body, headers, what) {
   try {
     const answer = await fetch(`predict?${query}`, { method: "POST", body, headers });
     const content = await answer.json();
+    if (number !== asked) return; // something else was asked meanwhile
     if (!answer.ok) return fail(content.error.message);
     reply = content;
     draw();
+    if (moves) at("results-title").focus();
   } catch (error) {
-    fail(`The server did not answer (${error.message}). Is it still running?`);
+    if (number === asked) fail(`The server did not answer (${error.message}). Is it still running?`);
   }
 }
 
 function askFiles(list) {
   const files = [...list];
   if (!files.length) return;
+  asked += 1;
+  again = () => {};
   const bytes = files.reduce((sum, file) => sum + file.size, 0);
   if (files.length > model.limits.files) {
     return fail(`${files.length} files; this server takes at most ${model.limits.files}.`);
@@ -68,11 +75,14 @@ function askFiles(list) {
   }
   for (const address of pictures.values()) URL.revokeObjectURL(address);
   pictures = new Map();
-  const form = new FormData();
+  const form = new FormData(), names = new Set();
   for (const file of files) {
-    form.append("files", file, file.name);
-    if (model.kind === "image" && file.type.startsWith("image/") && !pictures.has(file.name)) {
-      pictures.set(file.name, URL.createObjectURL(file));
+    let name = file.name; // of another folder, perhaps: each needs a name of its own
+    for (let n = 2; names.has(name); n += 1) name = file.name.replace(/(\.[^.]*)?$/, ` (${n})$1`);
+    names.add(name);
+    form.append("files", file, name);
+    if (model.kind === "image" && file.type.startsWith("image/")) {
+      pictures.set(name, URL.createObjectURL(file));
     }
   }
   ask(form, {}, files.length === 1 ? files[0].name : `${files.length} files`);
@@ -106,7 +116,6 @@ function draw() {
   at("results").hidden = false;
   const left = skipped ? `, ${skipped} skipped` : "";
   say(`${reply.rows.length} predicted${left}.`);
-  at("results-title").focus();
 }
 
 function drawCards(rows) {
@@ -144,7 +153,7 @@ function drawNeighbours(card, row) {
       const name = reply.targets.length > 1 ? `${target} ` : "";
       add(item, "div", {}, name + shown(one.targets[target]));
     }
-    add(item, "div", { class: "small" }, one.name);
+    add(item, "div", { class: "small name", title: one.name }, one.name.split("/").pop());
     const far = one.distance === null ? "" : Number(one.distance.toPrecision(2));
     add(item, "div", { class: "small", title: "distance in feature space" }, `at ${far}`);
   }
@@ -254,6 +263,8 @@ function setUp() {
 }
 
 function listen() {
+  at("files").addEventListener("click", () => { at("files").value = ""; }); // the same file again
+  for (const id of ["confidence", "neighbours"]) at(id).addEventListener("change", () => again());
   at("files").addEventListener("change", () => askFiles(at("files").files));
   at("send-row").addEventListener("click", askRow);
   at("save").addEventListener("click", save);
