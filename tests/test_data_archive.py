@@ -61,6 +61,10 @@ def test_arrays_without_a_use_are_named(tmp_path, capsys):
         ({"y": np.zeros(N, "V4")}, r"array 'y' must hold numbers, texts or dates"),
         ({"more": np.zeros(N, [("a", "f4")])}, r"array 'more' must hold numbers"),
         ({"y": np.array([b"\xff"] * N)}, r"array 'y' holds bytes that are no UTF-8 text \("),
+        (
+            {"y": np.array(["a\udc00"] * N)},
+            r"array 'y' holds halves of surrogate pairs, .* UTF-8\.",
+        ),
         ({"x": np.array(3)}, r"x must be \(n, p\) for a table.*got \(\)"),
         ({"y": np.array(3)}, r"y must be \(n,\) or \(n, t\)"),
         ({"feature_names": np.array("a")}, r"1 feature names for x with 3 columns"),

@@ -151,7 +151,12 @@ def bomb() -> bytes:
     [
         ("image", ("a.png", b"text"), 422, ("a.png: not an image",)),
         ("image", ("a.png", b""), 422, ("a.png: an empty file",)),
-        ("image", ("a.png", photo()[:200]), 422, ("No file of 1 is a photo",)),
+        (
+            "image",
+            ("a.png", photo()[:200]),
+            422,
+            ("No file of 1 is a photo", "a.png: cannot be used: "),
+        ),
         ("image", ("bomb.png", bomb()), 413, ("megapixels",)),
         ("image", ("big.png", photo(size=(400, 400))), 413, ("0.16", "at most 0.1")),
         ("image", ("faces.csv", b"file\n/etc/passwd\n"), 422, ("opens no files",)),
@@ -162,12 +167,17 @@ def bomb() -> bytes:
         ("table", ("a.csv", b"\xff\xfe\x00\x80,\n"), 422, ("UTF-8",)),
         ("table", ("a.csv", b"a" * 200_000), 422, ("first row",)),
         ("table", ("a.csv", b"area,rooms,town\n" + b"1,2,north\n" * 150), 413, ("150", "100")),
-        ("table", ("a.csv", b"a," * 9000 + b"\n" + b"1\n" * 9000), 413, ("cells",)),
+        ("table", ("a.csv", b"a," * 900 + b"\n" + b"1\n" * 9000), 413, ("cells",)),
         ("table", ("a.xlsx", b"PK"), 422, ("CSV", "opens no files")),
         ("table", ("a.csv.gz", b"\x1f\x8b"), 422, ("CSV",)),
         ("table", ("a.npz", npz(x=np.zeros((200, 3)))), 413, ("200 rows",)),
         ("signal", ("a.npz", npz(x=np.zeros((9, 2, 90_000)))), 413, ("unpacked", "MiB")),
-        ("signal", ("a.npz", npz(x=np.zeros((9, 2, 7)))), 422, ("trained on samples",)),
+        (
+            "signal",
+            ("a.npz", npz(x=np.zeros((9, 2, 7)))),
+            422,
+            ("trained on samples", "Give samples of 50 values."),
+        ),
         ("signal", ("a.npz", npz(y=np.zeros(3))), 422, ("needs an array 'x'",)),
         ("signal", ("a.npz", b"PK\x03\x04"), 422, ("NPZ",)),
         ("signal", ("a.npz", b"PK\x01\x02" * 2000), 413, ("parts",)),
@@ -208,6 +218,11 @@ def test_python_objects_are_never_unpacked(runs: dict[str, Path]) -> None:
         (b'{"rows": [[1, 2]]}', "3 columns"),
         (b'{"rows": [[1, 2, 3], [1]]}', "x"),
         (b'{"rows": [[' + b"9" * 5000 + b"]]}", "no JSON"),
+        (b'{"rows": [[' + b"9" * 400 + b', 2, "north"]]}', "area is inf"),
+        (b'{"rows": [{"area": -' + b"9" * 400 + b', "rooms": 2, "town": "x"}]}', "area is -inf"),
+        (b'{"rows": [{"area": 1, "rooms": 2, "town": "\\ud800"}]}', "surrogates"),
+        (b'{"rows": [{"area": 1, "rooms": 2, "town": "", "\\uDC00": 1}]}', "surrogates"),
+        (b'{"rows": [{"area": 1, "rooms": 2, "town": "\xed\xa0\x80"}]}', "no JSON"),
     ],
 )
 def test_bad_json_is_refused_in_words(runs: dict[str, Path], body: bytes, words: str) -> None:
@@ -220,6 +235,15 @@ def test_json_that_would_fill_the_memory_is_refused(runs: dict[str, Path]) -> No
     rows = [{"area": 1, "rooms": 2, "town": "north", f"c{i}": 1} for i in range(900)]
     with client(runs["table"], megabytes=0.2) as web:
         refused(web.post("/predict", json={"rows": rows}), 413, "812,700", "cells")
+
+
+def test_a_table_of_very_many_columns_is_refused_before_it_is_read(runs: dict[str, Path]) -> None:
+    names = ["area", "rooms", "town", *(f"c{i}" for i in range(1000))]
+    text = ",".join(names) + "\n" + ",".join(["1"] * len(names))
+    with client(runs["table"]) as web:
+        refused(web.post("/predict", files=form(("a.csv", text.encode()))), 413, "1,003 columns")
+        row = dict.fromkeys(names, 1)
+        refused(web.post("/predict", json={"rows": [row]}), 413, "1,003 columns", "at most 1,000")
 
 
 def test_rows_with_names_are_no_way_to_files(runs: dict[str, Path], tmp_path: Path) -> None:

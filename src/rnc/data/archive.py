@@ -151,4 +151,11 @@ def _plain(values: Any, name: str, source: AnyFile) -> NDArray[Any]:
                 "numbers or texts."
             ) from error
     native: NDArray[Any] = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if native.dtype.kind == "U" and native.nbytes:
+        codes = np.ascontiguousarray(native).reshape(-1).view(np.uint32)
+        if ((codes >= 0xD800) & (codes <= 0xDFFF)).any():
+            raise DataError(
+                f"{source}: array {name!r} holds halves of surrogate pairs, which are no text. "
+                "Decode the texts anew, as UTF-8."
+            )
     return native.reshape(-1) if name in _NAMES else native

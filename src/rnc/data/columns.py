@@ -4,6 +4,7 @@
 about the values comes from the train rows, in `rnc.data.features`.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -122,8 +123,22 @@ def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
     if dates or column.dtype.kind in "mc" or nested(column) is not None:
         return np.full(len(column), np.nan), column.notna().to_numpy()
     # errors="coerce" reads True as 1 in an object column, too.
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        read = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # an int beyond float64, which "coerce" does not cover
+        read = pd.to_numeric(column.map(_as_float), errors="coerce")
+    numbers = read.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers, np.isnan(numbers) & column.notna().to_numpy()
+
+
+def _as_float(value: Any) -> Any:
+    """An int as a float, infinite where none is as large; anything else as it is."""
+    if not isinstance(value, int):
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def as_text(column: pd.Series) -> pd.Series:

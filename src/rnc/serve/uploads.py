@@ -8,6 +8,7 @@ What an upload would cost is found out from its header, before it is unpacked.
 import csv
 import io
 import json
+import re
 import zipfile
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ _PHOTOS = {"JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000
 _TEXT_TABLES = (".csv", ".tsv", ".txt")
 _MOST_MEMBERS = 1000  # of an .npz file
 _DIRECTORY_ENTRY = b"PK\x01\x02"
+_MOST_COLUMNS = 1_000  # of a table, unless the model has more: pandas takes time for each
+_SURROGATE = re.compile(r"\\u[dD]")
 _ROW_WORDS = '{"rows": [{"area": 81.5, "town": "Oslo"}, ...]}, or lists of numbers'
 
 
@@ -88,7 +91,7 @@ class UploadReader(NamedTuple):
                 f"tables. Send {self.wanted}."
             )
         names = dict.fromkeys(name for row in rows for name in row)
-        self._check_cells("The JSON", len(rows) * len(names))
+        self._check_cells("The JSON", len(rows), len(names))
         return self.reader.frame(pd.DataFrame(rows), "The JSON")
 
     # ---------------------------------------------------------------------------------- files
@@ -134,7 +137,8 @@ class UploadReader(NamedTuple):
                 reason = "a table; this server opens no files, so send the photos themselves"
             raise _BadPhotoError(reason) from error
         except DataError as error:
-            raise _BadPhotoError(str(error)) from error
+            reason = str(error).removeprefix("The data: picture 0 ").rstrip(".")
+            raise _BadPhotoError(reason) from error
         except Exception as error:  # what a broken file makes Pillow raise is not limited to a few
             raise _BadPhotoError(str(error) or type(error).__name__) from error
 
@@ -163,7 +167,7 @@ class UploadReader(NamedTuple):
                 fields = len(next(csv.reader(text, delimiter=separator_of(file)), []))
             except csv.Error as error:
                 raise invalid(f"{file}: its first row cannot be read ({error}).") from error
-        self._check_cells(str(file), lines * fields)
+        self._check_cells(str(file), lines, fields)
 
     def _check_archive(self, file: NamedBytes) -> None:
         """Raise for arrays that would take too much memory, by the headers in the archive."""
@@ -188,8 +192,11 @@ class UploadReader(NamedTuple):
         if rows > self.limits.rows:
             raise too_large("The request", rows, self.limits.rows, "rows")
 
-    def _check_cells(self, what: str, cells: int) -> None:
-        if cells > self.limits.cells:
+    def _check_cells(self, what: str, rows: int, columns: int) -> None:
+        most = max(_MOST_COLUMNS, 2 * len(self.reader.preprocessing["columns"]))
+        if columns > most:
+            raise too_large(what, columns, most, "columns")
+        if (cells := rows * columns) > self.limits.cells:
             raise too_large(what, cells, self.limits.cells, "cells")
 
 
@@ -231,11 +238,14 @@ _HEADERS = {
 def _parsed_rows(body: bytes) -> list[Any]:
     """The rows of a JSON body; strict, as NaN and two values for one name are mistakes."""
     try:
+        text = body.decode(json.detect_encoding(body))
         content = json.loads(
-            body,
+            text,
             object_pairs_hook=lambda pairs: named_once(pairs, "The JSON"),
             parse_constant=_no_constant,
         )
+        if _SURROGATE.search(text):  # half of a pair is no text, and nothing could be done with it
+            json.dumps(content, ensure_ascii=False).encode()
     except Refused:
         raise
     except DataError as error:
