@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from huggingface_hub import constants
 from typer.testing import CliRunner
@@ -192,6 +193,25 @@ def test_the_card_of_signals_says_how_long_they_are(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_told(address: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         rnc.load(address)
+
+
+def test_a_command_that_needs_a_folder_says_how_to_get_one() -> None:
+    code, said = command("evaluate", "hf://ada/homes", "--data", "labelled.csv")
+    assert code == 2
+    assert "`hf download ada/homes --local-dir homes`, and name homes" in " ".join(said.split())
+
+
+def test_what_was_fetched_as_a_folder_is_evaluated(run: RunFolder, tmp_path: Path) -> None:
+    write_layout(run, tmp_path / "homes", "ada/homes")
+    card = (tmp_path / "homes" / "README.md").read_text()
+    assert "`hf download ada/homes --local-dir homes`, then `rnc evaluate homes --data lab" in card
+    frame = pd.read_csv(run.path.parent / "houses.csv")
+    frame.to_csv(tmp_path / "labelled.csv", index=False)
+    code, said = command("evaluate", tmp_path / "homes", "--data", tmp_path / "labelled.csv")
+    assert code == 0, said
+    code, said = command("predict", tmp_path / "homes", tmp_path / "labelled.csv", "--explain")
+    assert code == 2
+    assert "without --with-reference" in " ".join(said.split())
 
 
 def test_a_path_is_an_address_too() -> None:

@@ -95,7 +95,8 @@ def read_reference(folder: str | Path) -> Reference:
     if not path.exists():
         raise FileNotFoundError(
             f"{folder} has no {REFERENCE_FILE}, the training samples to compare with. An older "
-            f"version made the run, or its training diverged. {_remedy(folder)}"
+            "version made the run, its training diverged, or it was pushed to the hub without "
+            f"--with-reference. {_remedy(folder)}"
         )
     with damaged(path, _remedy(folder)):
         return _parsed(read_tensors(path)[0])

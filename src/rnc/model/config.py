@@ -13,6 +13,7 @@ from rnc.data.formats import suffix_of
 from rnc.data.source import stored_side
 from rnc.data.sources import TABLES
 from rnc.files import CONFIG_FILE, contents
+from rnc.hub import is_hub_address, parse_address
 from rnc.json_types import check_json, damaged
 
 FORMAT = 2
@@ -56,6 +57,13 @@ def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
     """
     path = folder / CONFIG_FILE
     if not path.exists():
+        if is_hub_address(folder):
+            address = parse_address(folder)
+            name = address.repository.partition("/")[2]
+            raise FileNotFoundError(
+                f"{address} is on the hub; a folder is needed here. Fetch it with `hf download "
+                f"{address.repository} --local-dir {name}`, and name {name}."
+            )
         content = [p.name for p in contents(folder)] if folder.is_dir() else "no such folder"
         raise FileNotFoundError(
             f"{folder} is no run folder: it needs a {CONFIG_FILE}; got {content}."

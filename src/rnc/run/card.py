@@ -40,7 +40,7 @@ def model_card(
         _data(run),
         _scores(run),
         _use(run, repository, with_neighbours=REFERENCE_FILE in files),
-        _limits(run, files),
+        _limits(run, repository, files),
         _training(config),
         _licence(licence),
     ]
@@ -121,12 +121,17 @@ model.predict({new}){explain}
     )
 
 
-def _limits(run: RunFolder, files: Sequence[str]) -> str:
+def _limits(run: RunFolder, repository: str, files: Sequence[str]) -> str:
+    folder = repository.partition("/")[2]
+    labelled = (
+        "labelled.csv" if run.config["model"]["kind"] in ("image", "table") else "labelled.npz"
+    )
     lines = [
         "It says something about data like those above, read in the same way; elsewhere its "
         "error can be any.",
         "Scores are means over the test rows. Groups of rows can have larger errors: evaluate it "
-        "on your own labelled data first (`rnc evaluate`).",
+        f"on your own labelled data first: `hf download {repository} --local-dir {folder}`, then "
+        f"`rnc evaluate {folder} --data {labelled}`.",
     ]
     if CALIBRATION_FILE in files:
         lines.append(
