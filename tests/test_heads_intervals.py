@@ -129,3 +129,14 @@ def test_exact_and_interval_rows_of_a_batch_are_divided_by_the_same_number() -> 
     masses = head.masses(outputs)[0]
     wanted = -torch.stack([masses[0, 5:9].sum(), masses[1, 12]]).log() / 9.5
     torch.testing.assert_close(losses, wanted)
+
+
+@pytest.mark.parametrize("name", ["l1", "dex", "gaussian"])
+def test_an_interval_that_holds_no_number_is_refused(name: str) -> None:
+    head = make_head(name, 4, AGES)
+    outputs = outputs_of(head, 2)
+    for low, high, shown in ((5.0, 3.0, "5 and 3"), (INF, INF, "inf and inf")):
+        with pytest.raises(ValueError, match=rf"at or below upper; got {shown} in row 1\. An open"):
+            head.loss(outputs, torch.tensor([1.0, low]), torch.tensor([1.0, high]))
+    with pytest.raises(ValueError, match=r"needs upper \(2, 1\); got \(3, 1\)"):
+        head.loss(outputs, torch.ones(2), torch.ones(3))

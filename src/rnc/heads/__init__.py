@@ -68,7 +68,7 @@ from torch import Tensor, nn
 
 from rnc.heads.distributions import LEVELS as LEVELS
 from rnc.heads.distributions import check_levels, of_masses
-from rnc.heads.intervals import at_nearest, within_or_exact
+from rnc.heads.intervals import at_nearest, check_order, within_or_exact
 from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
 from rnc.metrics import Columns, Values, as_columns
 
@@ -177,7 +177,9 @@ class Head(nn.Module):
         columns = targets[:, None] if targets.dim() == 1 else targets
         self._check("targets", columns, len(self.widths), like=outputs)
         if upper is not None:
-            return self._interval_loss(outputs, columns, upper.view_as(columns))
+            highest = upper[:, None] if upper.dim() == 1 else upper
+            self._check("upper", highest, len(self.widths), like=outputs)
+            return self._interval_loss(outputs, columns, highest)
         losses = []
         for i, block in enumerate(self._blocks(outputs)):
             u = (columns[:, i].double() - self.config.shift[i]) / self.config.scale[i]
@@ -189,6 +191,8 @@ class Head(nn.Module):
     def _interval_loss(self, outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         lower = lower.double().masked_fill(lower.isnan(), -torch.inf)
         upper = upper.double().masked_fill(upper.isnan(), torch.inf)
+        if upper.is_cpu and not torch.compiler.is_compiling():  # a GPU would wait
+            check_order(lower, upper)
         losses = [
             self._block_interval_loss(
                 block,
