@@ -200,7 +200,11 @@ def test_options_that_need_exact_targets_keep_the_encoder_from_others(
 
 def test_intervals_on_a_circle_are_refused() -> None:
     table, config = partly(columns()), quick(label_distance="circular", period=360.0)
-    with pytest.raises(ValueError, match="takes exact or missing labels; got an interval"):
+    assert table.ends is not None
+    lower, upper = table.ends[:, 0].T
+    first = table.names[(lower < upper) & (np.isfinite(lower) | np.isfinite(upper))][0]
+    match = rf"takes exact or missing labels; got an interval in row {first}\."
+    with pytest.raises(ValueError, match=match):
         check_training(build_regressor(table, config), table, config, None, None)
     check_training(build_regressor(table, config), without_partial(table), config, None, None)
 

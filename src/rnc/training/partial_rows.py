@@ -1,6 +1,7 @@
 """Rows whose targets are missing or known in part, in the batches of an encoder that RnC trains."""
 
 import dataclasses
+import re
 from typing import Any
 
 import numpy as np
@@ -107,8 +108,11 @@ def check_partial(table: Table, config: FitConfig) -> None:
     if not config.objective_spec.partial:  # it looks at no targets
         return
     assert table.ends is not None
-    lower, upper = torch.tensor(table.ends[table.split == PARTIAL]).unbind(dim=-1)
+    rows = table.rows(PARTIAL)
+    lower, upper = torch.tensor(table.ends[rows]).unbind(dim=-1)
     try:
         pack(lower, upper, config.distance, check=True)
     except ValueError as error:
-        raise ValueError(f"Rows with targets known in part: {error}") from error
+        names = table.names[rows]  # the loss counts these rows alone
+        named = re.sub(r"in row (\d+)", lambda row: f"in row {names[int(row[1])]}", str(error))
+        raise ValueError(f"Rows with targets known in part: {named}") from error
