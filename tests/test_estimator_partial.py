@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -33,6 +34,15 @@ def test_rows_without_a_target_train_the_encoder() -> None:
     assert alone.n_iter_ == dropped.n_iter_
     with pytest.raises(ValueError, match=r"y contains NaN.*unlabelled='use' trains the encoder"):
         small().fit(X, y)
+
+
+def test_pandas_na_is_a_missing_target() -> None:
+    X, y = numbers()
+    gaps = np.arange(60) % 2 == 0
+    y[gaps] = np.nan
+    cells = pd.Series([pd.NA if gap else value for gap, value in zip(gaps, y, strict=True)])
+    by_nan, by_na = (small(unlabelled="use").fit(X, given) for given in (y, cells))
+    assert np.array_equal(by_na.predict(X), by_nan.predict(X))
 
 
 def test_upper_ends_are_of_targets_that_are_known_in_part() -> None:

@@ -24,7 +24,7 @@ def checked_targets(
     finite: Any = True if estimator.unlabelled is None else "allow-nan"
     finite = finite if upper is None else False  # the table checks ends
     try:
-        targets = check(y, ensure_all_finite=finite, input_name="y")
+        targets = check(_without_na(y), ensure_all_finite=finite, input_name="y")
     except ValueError as error:
         if "contains NaN" not in str(error):
             raise
@@ -33,12 +33,19 @@ def checked_targets(
         ) from None
     if upper is None:
         return targets, None
-    highest = check(upper, ensure_all_finite=False, input_name="upper")
+    highest = check(_without_na(upper), ensure_all_finite=False, input_name="upper")
     if highest.shape != targets.shape:
         raise ValueError(
             f"upper must have the shape of y; got {highest.shape} and {targets.shape}."
         )
     return targets, highest
+
+
+def _without_na(values: Any) -> Any:
+    """A column of objects with NaN for pandas' NA, which is no number to scikit-learn."""
+    if not pd.api.types.is_object_dtype(values):
+        return values
+    return np.where(pd.isna(values), np.nan, np.asarray(values))
 
 
 def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
