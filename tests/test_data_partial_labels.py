@@ -95,6 +95,8 @@ def test_a_time_is_exact_where_its_event_was_seen() -> None:
     lower, upper = ends_of_times(frame["days"], frame["died"], "t.csv")
     assert lower.tolist() == [10, 20, 30, -INF]
     assert upper.tolist() == [10, INF, 30, INF]
+    with pytest.raises(DataError, match="row 1: died is empty; it says whether the event was seen"):
+        ends_of_times(frame["days"], frame["died"].mask(frame.index == 1), "t.csv")
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,7 @@ def ends_of_times(times: pd.Series, events: pd.Series, place: str) -> Ends:
         row = int(bad.argmax())
         value = events.iloc[row]
         shown = repr(value) if isinstance(value, str) else str(value)
+        shown = shown if odd[row] else "empty"
         raise DataError(
             f"{place} row {events.index[row]}: {events.name} is {shown}; it says "
             "whether the event was seen: 1 or 0, yes or no."
