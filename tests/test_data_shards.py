@@ -205,6 +205,41 @@ def test_bytes_without_a_struct_are_pictures(tmp_path: Path) -> None:
     assert read(tmp_path / "a.parquet").x.shape == (30, 3, 6, 6)
 
 
+def test_bytes_may_begin_with_a_gap(tmp_path: Path) -> None:
+    pictures = pa.array([None] + [png(i) for i in range(1, 30)], pa.binary())
+    table = pa.table({"jpg": pictures, "age": AGES})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    with pa.ipc.new_file(tmp_path / "b.arrow", table.schema) as file:
+        file.write_table(table)
+    for name in ("a.parquet", "b.arrow"):
+        with pytest.raises(DataError, match=rf"row 0: .*{name}/0: no bytes in this row"):
+            read(tmp_path / name)
+        found = read(tmp_path / name, skip_bad=True)
+        assert found.x.shape == (29, 3, 6, 6)
+
+
+def test_what_hugging_face_keeps_of_a_map_is_no_shard(tmp_path: Path) -> None:
+    source = saved_to_disk(tmp_path / "set")
+    shard = source / "train" / "data-00000-of-00001.arrow"
+    (source / "train" / "cache-3390e02aaf82b21d.arrow").write_bytes(shard.read_bytes())
+    assert len(read(source)) == 30
+
+
+def test_of_several_columns_of_pictures_a_note_says_which_is_used(tmp_path: Path) -> None:
+    table = columns(range(30))
+    table = table.append_column("after", table["image"])
+    pq.write_table(table, tmp_path / "a.parquet")
+    (note,) = read(tmp_path / "a.parquet").notes
+    assert note.startswith("Samples are those of column 'image'. 'after' would do, too")
+    assert not read(tmp_path / "a.parquet", image_column="after").notes
+
+
+def test_a_compressed_tar_must_be_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"Unpack the tar first \(gunzip\)"):
+        read(tmp_path / "a.tar.gz")
+
+
 def test_a_real_file_may_have_a_strange_name(tmp_path: Path) -> None:
     (tmp_path / "a.tar!1.png").write_bytes(png(3))
     assert decode(tmp_path / "a.tar!1.png", 6).shape == (3, 6, 6)
@@ -221,8 +256,9 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "e.tar").write_bytes(cases["no picture"].read_bytes()[:700])
     cases["as a tar file"] = tmp_path / "e.tar"
     for words, file in cases.items():
-        with pytest.raises(DataError, match=words):
+        with pytest.raises(DataError, match=words) as caught:
             read(file)
+        assert ("Is it whole" in str(caught.value)) == (file.name == "e.tar")
 
 
 def test_pictures_that_cannot_be_read_are_named(tmp_path: Path) -> None:

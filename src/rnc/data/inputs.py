@@ -126,6 +126,22 @@ def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
     }
 
 
+def _shown(file: str) -> str:
+    """What a person calls a file, or a picture inside a larger one."""
+    return file if (member := member_of(file)) is None else member.shown
+
+
+def _choice_note(frame: pd.DataFrame, chosen: str, taken: Sequence[str]) -> tuple[str, ...]:
+    """A sentence about further columns of files, if there are any."""
+    others = [repr(name) for name in sources.columns_of_files(frame, taken) if name != chosen]
+    if not others:
+        return ()
+    return (
+        f"Samples are those of column {chosen!r}. {', '.join(others)} would do, too: choose with "
+        "--image-column (image_column=).",
+    )
+
+
 @dataclass(frozen=True)
 class ImageRows:
     """Rows that name a file each: an image, or a volume."""
@@ -139,6 +155,8 @@ class ImageRows:
     identity: str
     """A text that differs between sets of files, which need different caches."""
     kind: Literal["image", "volume"] = "image"
+    notes: tuple[str, ...] = ()
+    """What a user should know of how they were chosen."""
 
     @classmethod
     def of(
@@ -160,8 +178,9 @@ class ImageRows:
         identity = f"{Path(place).resolve()}\n{folder.resolve()}\n{values.name}"
         files = [os.path.join(folder, name) for name in names]  # noqa: PTH118  # a fifth of a Path
         kind = _kind_of(names)
-        names = [name if (member := member_of(name)) is None else member.shown for name in names]
-        return cls(place, names, files, frame.index.tolist(), identity, kind)
+        shown = [_shown(name) for name in names]
+        notes = _choice_note(frame, values.name, taken) if name == "auto" else ()
+        return cls(place, shown, files, frame.index.tolist(), identity, kind, notes)
 
     @classmethod
     def listed(
@@ -211,12 +230,12 @@ class ImageRows:
         """How to decode the files, by what they are like, and what a user should know of it."""
         if self.kind == "volume":
             channels, notes = survey_scans(self.files, decoding.fit)
-            return decoding._replace(channels=decoding.channels or channels), notes
+            return decoding._replace(channels=decoding.channels or channels), self.notes + notes
         found = survey(self.files)
         note = found.note() if decoding.fit == "crop" else None
         if decoding.channels is None:
             decoding = decoding._replace(channels=1 if found.grey else 3)
-        return decoding, () if note is None else (note,)
+        return decoding, self.notes if note is None else (*self.notes, note)
 
     def preprocessing(self, decoding: Decoding) -> dict[str, Any]:
         """What new files need to be decoded in the same way, as JSON types."""
@@ -307,10 +326,10 @@ class ImageRows:
             advice = "Repair them, or leave them out with --skip-bad (skip_bad=True)."
         elif self.rows is not None:
             advice += " --images (images=) must be the folder that the file names are relative to."
-        reasons = [
-            f"{'' if self.rows is None else f'row {self.rows[i]}: '}{self.files[i]}: {reason}"
-            for i, reason in bad.items()
-        ]
+        reasons = [f"{_shown(str(self.files[i]))}: {reason}" for i, reason in bad.items()]
+        if self.rows is not None:
+            places = [f"row {self.rows[i]}: " for i in bad]
+            reasons = [place + reason for place, reason in zip(places, reasons, strict=True)]
         raise unusable(self.place, f"{self.kind}s", reasons, len(self.files), advice)
 
     def copies_across(

@@ -59,12 +59,15 @@ def _packs(folder: Path) -> list[Path]:
     """Shards of the first type that there is any of, up to two folders down, by name."""
     for suffix in _SHARDS:
         found = (path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(depth + suffix))
-        if shards := sorted(path for path in found if path.is_file() and _is_open(path, folder)):
+        if shards := sorted(path for path in found if path.is_file() and _is_shard(path, folder)):
             return shards
     return []
 
 
-def _is_open(path: Path, folder: Path) -> bool:
+def _is_shard(path: Path, folder: Path) -> bool:
+    """Whether a file is part of the data: not hidden, and not what `map` of Hugging Face keeps."""
+    if path.suffix == ".arrow" and path.name.startswith("cache-"):
+        return False
     return not any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
@@ -171,11 +174,16 @@ def _holds_pictures(source: Path, field: Any, table: Any) -> bool:
     if not any(check(field.type) for check in binary):
         return False
     if table is None:
-        first = next(pq.ParquetFile(source).iter_batches(1, columns=[field.name]), None)
-        value = None if first is None else first.column(0)[0].as_py()
-    else:
-        value = table[field.name][0].as_py() if len(table) else None
-    return isinstance(value, bytes) and value.startswith(_MAGIC)
+        with pq.ParquetFile(source) as file:
+            return _begins_with_picture(file.iter_batches(16, columns=[field.name]))
+    return _begins_with_picture(table.select([field.name]).to_batches())
+
+
+def _begins_with_picture(batches: Iterable[Any]) -> bool:
+    """Whether the first cell of a column that is not empty begins like a picture."""
+    cells = (cell for batch in batches for cell in batch.column(0) if cell.is_valid)
+    first = next(cells, None)
+    return first is not None and first.as_py().startswith(_MAGIC)
 
 
 # ------------------------------------------------------------------------------ WebDataset
@@ -192,6 +200,8 @@ def read_tar(source: Path) -> pd.DataFrame:
         with source.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
             for member in tar_members(content):
                 _take(samples, source, content, member)
+    except DataError:
+        raise
     except (OSError, ValueError) as error:
         raise DataError(
             f"{source} cannot be read as a tar file ({error}). Is it whole, and not compressed?"

@@ -54,7 +54,9 @@ def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
         return source
     if suffix_of(source) not in known or source.is_dir():
         what = "a folder" if source.is_dir() else f"of type {suffix_of(source) or 'unknown'!r}"
-        raise DataError(f"{source} is {what}; expected a file of type {', '.join(known)}.")
+        packed = suffix_of(source) in (".tar.gz", ".tgz") and ".tar" in known
+        advice = " Unpack the tar first (gunzip)." if packed else ""
+        raise DataError(f"{source} is {what}; expected a file of type {', '.join(known)}.{advice}")
     return source
 
 
@@ -106,15 +108,21 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
     if name != "auto":
         column(frame, name, place)
         return name
+    if candidates := columns_of_files(frame, taken):
+        return candidates[0]
     columns = [str(candidate) for candidate in frame.columns if candidate not in taken]
-    candidates = [c for c in columns if looks_like_files(frame[c])]
-    candidates += [c for c in columns if c.lower() in _IMAGE_COLUMNS]
-    if candidates:
+    if candidates := [c for c in columns if c.lower() in _IMAGE_COLUMNS]:
         return candidates[0]
     raise DataError(
         f"{place} has no column of image file names; its columns: {first_few(frame.columns, 30)}. "
         "Name it with --image-column (image_column=)."
     )
+
+
+def columns_of_files(frame: pd.DataFrame, taken: Sequence[str]) -> list[str]:
+    """The columns that look like names of files of images or volumes."""
+    columns = [str(candidate) for candidate in frame.columns if candidate not in taken]
+    return [name for name in columns if looks_like_files(frame[name])]
 
 
 def looks_like_files(values: pd.Series) -> bool:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from rnc.data.images import reader_threads
 from rnc.data.packed import member_bytes, member_of
 
+_TASK = 64  # files per task of a thread
 _COARSE = 2 * 10**9  # nanoseconds: a file may change again within a tick of its clock
 
 
@@ -49,8 +50,10 @@ def stamps_of(files: Sequence[str | Path], known: Mapping[str, Stamp]) -> list[S
 
 def digests_of(files: Sequence[str | Path]) -> list[str]:
     """A hash of the content of every file, "" for one that cannot be read."""
+    tasks = (files[i : i + _TASK] for i in range(0, len(files), _TASK))  # a task takes 1 KB
     with ThreadPoolExecutor(reader_threads()) as pool:  # reading and hashing release the lock
-        return list(pool.map(_digest, files, chunksize=64))
+        parts = pool.map(lambda names: [_digest(name) for name in names], tasks)
+        return [digest for part in parts for digest in part]
 
 
 def copies(digests: Sequence[str]) -> list[list[int]]:
