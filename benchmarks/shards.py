@@ -6,9 +6,10 @@
 `write` makes shards of 100,000 pictures of 32 pixels (2,000 different ones, again and again), each
 with a .json. `train` reads them into the cache in a process of its own, from the cache in a second
 one, and in a third trains an encoder by RnC, first with the samples mapped from disk, then with
-them kept on the GPU. Of the third: the seconds of an epoch; of all: the peak of memory
-that the process owns (RssAnon), without pages of files, which the system takes back when it needs
-them; and that with them (VmHWM).
+them kept on the GPU, or in memory where there is none. Seconds are those of reading, and of an
+epoch; of all: the peak of memory that the process owns (RssAnon), without pages of files, which the
+system takes back when it needs them; and that with them (VmHWM). Peaks are of a process, so that a
+resident line that comes after a mapped one also has the peak of that.
 """
 
 import argparse
@@ -21,8 +22,9 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -115,32 +117,56 @@ class Measured(NamedTuple):
         }
 
 
-def lines(folder: Path, name: str, epochs: int, cache: Path) -> Iterator[dict[str, object]]:
+class Training(NamedTuple):
+    """What is trained."""
+
+    encoder: str
+    epochs: int
+    resident: "Sequence[Switch]"
+    rows: int | None = None
+    """How many of the train rows, spread over all shards; None for all."""
+
+
+def lines(folder: Path, name: str, training: Training, cache: Path) -> Iterator[dict[str, object]]:
     """The lines of one process."""
     from rnc.data import read_table
 
     memory = Memory()
     memory.start()
+    start = time.perf_counter()
     table = read_table(folder, target="age", image_size=SIDE, fit="stretch", cache=cache)
+    seconds = time.perf_counter() - start
     found = Measured(len(table), table.x.nbytes, memory)
     if name != "pace":
-        yield found.line(name)
+        yield found.line(name, seconds)
         return
-    for resident in ("off", "on"):
-        seconds = epoch_seconds(table, resident, epochs)
-        yield found.line("resident" if resident == "on" else "mapped", seconds)
+    train = np.flatnonzero(table.split == "train")
+    if training.rows is not None:
+        left_out = np.random.default_rng(0).permutation(train)[training.rows :]
+        table.split[left_out] = "test"
+    learned = min(len(train), training.rows or len(train))
+    for resident in training.resident:
+        seconds = epoch_seconds(table, resident, training)
+        kept = "resident" if resident == "on" else "mapped"
+        yield found.line(f"{kept}, {training.encoder}, {learned} train rows", seconds)
 
 
-def epoch_seconds(table: "Table", resident: "Switch", epochs: int) -> float:
+def epoch_seconds(table: "Table", resident: "Switch", training: Training) -> float:
     """Seconds of an epoch after the first."""
     from rnc.config import FitConfig
     from rnc.training.recipes import build_regressor, train
 
+    if resident == "on" and not torch.cuda.is_available():
+        table = replace(table, x=np.array(table.x))
     config = FitConfig(
-        preset="paper", encoder="resnet18", image_size=SIDE, epochs=epochs, resident=resident
+        preset="paper",
+        encoder=training.encoder,
+        image_size=SIDE,
+        epochs=training.epochs,
+        resident=resident,
     )
     records = train(build_regressor(table, config), table, config)
-    seconds = [record.seconds for record in islice(records, epochs)]
+    seconds = [record.seconds for record in islice(records, training.epochs)]
     return statistics.median(seconds[1:] or seconds)
 
 
@@ -151,6 +177,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--encoder", default="resnet18", help="small-cnn for a CPU")
+    parser.add_argument("--train-rows", type=int, help="train on so many, chosen from all shards")
+    parser.add_argument("--resident", nargs="+", choices=["off", "on"], default=["off", "on"])
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
     parser.add_argument("--cache", type=Path, default=Path("shards-cache"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/shards.csv"))
@@ -158,11 +187,14 @@ def main() -> None:
     if args.job == "write":
         write(args.folder, args.rows)
     elif args.job != "train":
-        for line in lines(args.folder, args.job, args.epochs, args.cache):
+        training = Training(args.encoder, args.epochs, args.resident, args.train_rows)
+        for line in lines(args.folder, args.job, training, args.cache):
             append_rows(args.out, [line])
             print(line, flush=True)
     else:
         options = ["--epochs", f"{args.epochs}", "--cache", args.cache, "--out", args.out]
+        options += ["--encoder", args.encoder, "--resident", *args.resident]
+        options += [] if args.train_rows is None else ["--train-rows", f"{args.train_rows}"]
         for name in args.steps:
             subprocess.run([sys.executable, __file__, name, args.folder, *options], check=True)
 
