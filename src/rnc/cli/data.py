@@ -28,7 +28,9 @@ class DataFlags:
     source: Annotated[
         str,
         typer.Argument(
-            help=f"{DATA_FILES}; or a dataset's name, see `rnc datasets`", show_default=False
+            help=f"{DATA_FILES}; a folder of shards or with metadata.csv, or a .tar shard; or a "
+            "dataset's name, see `rnc datasets`",
+            show_default=False,
         ),
     ]
     target: Annotated[list[str] | None, "column to predict"] = None
