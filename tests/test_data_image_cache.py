@@ -5,6 +5,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -248,6 +252,25 @@ def test_two_processes_may_build_at_once(files, tmp_path):
     manifest = json.loads((tmp_path / "cache" / "faces.json").read_text())
     assert (tmp_path / "cache" / manifest["pixels"]).exists()
     assert not list((tmp_path / "cache").glob("faces.*.json"))
+
+
+def test_two_that_want_the_same_at_once_decode_it_once(files, tmp_path, decoded, monkeypatch):
+    counted, start = images.decode, threading.Barrier(2)
+
+    def slowly(*args):
+        time.sleep(0.01)
+        return counted(*args)
+
+    def load(_):
+        start.wait()
+        return load_images(files, 8, cache=tmp_path / "new" / "faces").x
+
+    monkeypatch.setattr(images, "decode", slowly)
+    with ThreadPoolExecutor(2) as pool, warnings.catch_warnings():
+        first, second = pool.map(load, range(2))
+    assert sorted(decoded) == sorted(file.name for file in files)
+    assert (first == second).all()
+    assert sorted(path.suffix for path in (tmp_path / "new").iterdir()) == [".json", ".npy"]
 
 
 def test_progress_bar_appears_only_when_asked_for(files, capsys):

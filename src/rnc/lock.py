@@ -24,6 +24,7 @@ else:
     import fcntl
 
 _WITHOUT_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
+_WAIT = 0.05  # seconds between two looks
 _held: set[Path] = set()  # folders of this process
 
 
@@ -47,6 +48,36 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             _held.remove(key)
+
+
+@contextmanager
+def one_at_a_time(file: Path) -> Iterator[None]:
+    """Wait until no other process is in here with this file, which is made and deleted.
+
+    Where it cannot be made or locked, nobody waits.
+    """
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield
+        return
+    try:
+        while not _is_ours(handle):
+            time.sleep(_WAIT)
+        yield
+    finally:
+        with suppress(OSError):
+            file.unlink()
+        os.close(handle)
+
+
+def _is_ours(handle: int) -> bool:
+    """Whether nobody else has the file, or nobody can know."""
+    try:
+        _lock(handle)
+    except OSError as error:
+        return error.errno in _WITHOUT_LOCKS
+    return True
 
 
 def check_free(folder: Path) -> None:

@@ -4,7 +4,8 @@ The cache is an .npy file with the pixels, which later runs map into memory, and
 with a stamp of every file, which says its content (see `rnc.data.stamps`). Files whose content has
 changed since are decoded again; the pixels of the others are copied. Pixels are written to a file
 of a new name. They count only once the manifest, replaced in one step, names them: a killed run, or
-two runs at once, leave either the old cache or a new one.
+two runs at once, leave either the old cache or a new one. Processes that want the same cache at
+once, as under torchrun, wait for the first of them, and map what it made.
 """
 
 import json
@@ -26,6 +27,7 @@ from rnc.data.errors import DataError
 from rnc.data.images import FITS, Pixels, decode_all
 from rnc.data.stamps import Stamp, stamps_of
 from rnc.files import write_text
+from rnc.lock import one_at_a_time
 
 _VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
 _in_use: set[Path] = set()  # pixel files that this process reads
@@ -128,29 +130,41 @@ def load_files(
 ) -> Decoded:
     """Decode files of any kind, or take them from the cache, as `load_images` does with images."""
     if cache is None:
-        old, stamps = None, [Stamp(str(file), -1, -1) for file in files]
-    else:
-        old = _Cache.read(cache, form)
-        stamps = stamps_of(files, {} if old is None else {one.file: one for one in old.stamps})
-    if cache is not None and old is not None and _contents(stamps) == _contents(old.stamps):
-        _mark_used(cache, old, stamps)
-        return Decoded(old.x, dict(old.bad), [stamp.digest for stamp in stamps])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
-        pixels = _pixels(stamps, old, form, progress)
-        if cache is None:
-            return _into_memory(pixels, len(files), form)
-        try:
-            if cache.parent == default_cache():  # any other folder is its owner's to keep small
-                make_room(cache.parent, len(files) * form.nbytes, frozenset(_in_use))
-            return _into_cache(pixels, stamps, cache, form)
-        except OSError as error:
-            raise DataError(
-                f"The {form.kind} cache {cache} cannot be written ({error}). It needs "
-                f"{len(files) * form.nbytes / 1e6:.0f} MB; make room, or choose another "
-                "folder."
-            ) from error
+        unread = [Stamp(str(file), -1, -1) for file in files]
+        return _into_memory(_pixels(unread, None, form, progress), len(files), form)
+    old = _Cache.read(cache, form)
+    stamps = stamps_of(files, {} if old is None else {one.file: one for one in old.stamps})
+    if found := _found(cache, old, stamps):
+        return found
+    with suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+    with one_at_a_time(cache.with_name(f"{cache.name}.lock")):
+        old = _Cache.read(cache, form)  # another process may have made it while this one waited
+        return _found(cache, old, stamps) or _made(cache, old, stamps, form, progress)
+
+
+def _found(cache: Path, old: "_Cache | None", stamps: list[Stamp]) -> Decoded | None:
+    """What the cache has, if it is of these files as they are."""
+    if old is None or _contents(stamps) != _contents(old.stamps):
+        return None
+    _mark_used(cache, old, stamps)
+    return Decoded(old.x, dict(old.bad), [stamp.digest for stamp in stamps])
+
+
+def _made(
+    cache: Path, old: "_Cache | None", stamps: list[Stamp], form: StoredForm, progress: bool
+) -> Decoded:
+    """What the cache has after it was made."""
+    needed = len(stamps) * form.nbytes
+    try:
+        if cache.parent == default_cache():  # any other folder is its owner's to keep small
+            make_room(cache.parent, needed, frozenset(_in_use))
+        return _into_cache(_pixels(stamps, old, form, progress), stamps, cache, form)
+    except OSError as error:
+        raise DataError(
+            f"The {form.kind} cache {cache} cannot be written ({error}). It needs "
+            f"{needed / 1e6:.0f} MB; make room, or choose another folder."
+        ) from error
 
 
 def _pixels(
@@ -159,7 +173,9 @@ def _pixels(
     """Pixels of every file in order, or the reason why there are none; old ones are copied."""
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp.digest not in known]
-    with closing(form.decode(changed, progress)) as fresh:
+    with warnings.catch_warnings(), closing(form.decode(changed, progress)) as fresh:
+        warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
         for stamp in stamps:
             is_known = old is not None and stamp.digest in known
             yield old.x[known[stamp.digest]] if old is not None and is_known else next(fresh)
