@@ -54,8 +54,8 @@ def label_reader(
         )
     forms = {
         "--partial-labels": partial_labels,
-        "--upper-column": roles.upper,
-        "--event-column": roles.event,
+        "--upper-column (upper=)": roles.upper,
+        "--event-column (event=)": roles.event,
     }
     if len(given := [name for name, value in forms.items() if value]) > 1:
         raise DataError(
