@@ -287,13 +287,17 @@ def flags_of(command):
     return own.union(*map(flags_of, below))
 
 
+OTHERS = {"--no-deps", "--local-dir", "--help"}
+"""Flags of pip and of hf, and that of every command."""
+
+
 def test_messages_advise_flags_that_exist():
     flags = flags_of(typer.main.get_command(app))
     source = Path(rnc.__file__).parent
     for file in source.rglob("*.py"):
         if file.relative_to(source).parts[0] not in ("cli", "experiments", "report"):
             advised = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", file.read_text()))
-            assert advised - {"--no-deps", "--help"} <= flags, file  # of pip, of every command
+            assert advised - OTHERS <= flags, file
 
 
 def test_a_target_called_like_another_column_is_refused() -> None:
