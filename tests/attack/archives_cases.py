@@ -108,7 +108,7 @@ def wrong_shapes(rng: Rng, arrays: Arrays, path: Path) -> str:
     """A shape that cannot be what the name says."""
     n = len(arrays["x"])
     name = pick(rng, ("x", "y", "group", "split"))
-    shape = pick(rng, ((), (n - 1,), (n, 0, 2), (0,), (n, 0), (n, 1, 1, 1, 1)))
+    shape = pick(rng, ((), (n - 1,), (n, 0, 2), (0,), (n, 0), (n, 1, 1, 1, 1, 1)))
     if name in ("group", "split"):
         shape = pick(rng, ((), (n - 1,), (n, 2), (1, n), (n, 1, 1)))
     arrays[name] = np.ones(shape)
