@@ -54,9 +54,10 @@ def locked(folder: Path) -> Iterator[None]:
 def one_at_a_time(file: Path) -> Iterator[None]:
     """Wait until no other process is in here with this file, which is made and deleted.
 
-    Where it cannot be made or locked, nobody waits.
+    So is its folder made. Where it cannot be made or locked, nobody waits.
     """
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError:
         yield

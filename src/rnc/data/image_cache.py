@@ -136,8 +136,6 @@ def load_files(
     stamps = stamps_of(files, {} if old is None else {one.file: one for one in old.stamps})
     if found := _found(cache, old, stamps):
         return found
-    with suppress(OSError):
-        cache.parent.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(cache.with_name(f"{cache.name}.lock")):
         old = _Cache.read(cache, form)  # another process may have made it while this one waited
         return _found(cache, old, stamps) or _made(cache, old, stamps, form, progress)

@@ -68,8 +68,9 @@ from torch import Tensor, nn
 
 from rnc.heads.distributions import LEVELS as LEVELS
 from rnc.heads.distributions import check_levels, of_masses
-from rnc.heads.intervals import at_nearest, check_order, within_or_exact
+from rnc.heads.intervals import at_nearest, within_or_exact
 from rnc.heads.registry import HEADS, HeadOptions, HeadSpec, find_head, no_option
+from rnc.loss.partial import check_order
 from rnc.metrics import Columns, Values, as_columns
 
 PerTarget = float | Sequence[float] | None
@@ -192,7 +193,7 @@ class Head(nn.Module):
         lower = lower.double().masked_fill(lower.isnan(), -torch.inf)
         upper = upper.double().masked_fill(upper.isnan(), torch.inf)
         if upper.is_cpu and not torch.compiler.is_compiling():  # a GPU would wait
-            check_order(lower, upper)
+            check_order(lower, upper, "A head's loss needs targets (lower ends)")
         losses = [
             self._block_interval_loss(
                 block,

@@ -26,18 +26,6 @@ LEAST = 1e-12
 Options = Mapping[str, Any]
 
 
-def check_order(lower: Tensor, upper: Tensor) -> None:
-    """Raise for an interval that holds no number; ends are (n, t), infinite where open."""
-    wrong = (lower > upper) | (lower == torch.inf) | (upper == -torch.inf)
-    if wrong.any():
-        row, column = wrong.nonzero()[0].tolist()
-        raise ValueError(
-            f"A head's loss needs targets (lower ends) at or below upper; got "
-            f"{lower[row, column].item():g} and {upper[row, column].item():g} in row {row}. An "
-            "open end is -inf below or inf above, a missing target NaN."
-        )
-
-
 def at_nearest(
     loss: Callable[[Tensor, Tensor, Options], Tensor],
     outputs: Tensor,

@@ -140,15 +140,20 @@ def pack(lower: Tensor, upper: Tensor, distance: str | Pairwise, *, check: bool)
     return torch.cat([lowest, highest], dim=1).clamp_(-OPEN, OPEN)
 
 
-def _check_ends(lower: Tensor, upper: Tensor, distance: str | Pairwise) -> None:
+def check_order(lower: Tensor, upper: Tensor, needed: str) -> None:
+    """Raise for an interval that holds no number; ends are (n, t), infinite where open."""
     wrong = (lower > upper) | (lower == torch.inf) | (upper == -torch.inf)
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
-            f"rnc_loss needs targets (lower ends of labels) at or below upper; got "
-            f"{lower[row, column].item():g} and {upper[row, column].item():g} in row {row}. An "
-            "open end is -inf below or inf above, a missing label NaN."
+            f"{needed} at or below upper; got {lower[row, column].item():g} and "
+            f"{upper[row, column].item():g} in row {row}. An open end is -inf below or inf above, "
+            "a missing label NaN."
         )
+
+
+def _check_ends(lower: Tensor, upper: Tensor, distance: str | Pairwise) -> None:
+    check_order(lower, upper, "rnc_loss needs targets (lower ends of labels)")
     for end in (lower, upper):
         too_large = end.isfinite() & (end.abs() >= OPEN)
         if too_large.any():
