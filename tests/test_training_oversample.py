@@ -48,6 +48,14 @@ def test_a_row_is_drawn_as_often_as_its_share_says() -> None:
     torch.testing.assert_close(often, shares.float(), rtol=0, atol=0.1)
 
 
+def test_a_row_whose_share_is_0_is_never_drawn() -> None:
+    shares = torch.cat([torch.full((1000,), 0.1), torch.zeros(7)])
+    for seed in range(300):
+        rows = drawn_rows(shares, torch.Generator().manual_seed(seed))
+        assert len(rows) == len(shares)
+        assert rows.max() < 1000
+
+
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_the_exponent_is_that_of_validation(exponent: float) -> None:
     train, pool = skewed(4000, seed=1), skewed(4000, seed=2)

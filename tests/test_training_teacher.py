@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from rnc.data import Table
 from rnc.data.splits import PARTIAL
+from rnc.training.batches import Batches
 from rnc.training.loop import make_fabric
 from rnc.training.partial_rows import partial_batches
 from rnc.training.recipes import build_regressor
@@ -79,22 +80,23 @@ def test_intervals_are_as_wide_as_errors_on_validation() -> None:
     assert 0.4 < shares[0] < 0.75 < 0.9 < shares[1]
 
 
-def test_rows_of_which_nothing_is_known_are_no_anchors_at_first() -> None:
+def test_rows_of_which_nothing_is_known_are_not_drawn_at_first() -> None:
     table, _ = truth()
-    weight = np.linspace(1, 2, len(table))
-    for given in (table, dataclasses.replace(table, weight=weight)):
-        later = partial_batches(
-            given, build_regressor(given, quick()), None, device=torch.device("cpu")
-        ).sample_weights
-        teacher = teacher_of(given, Knowing())
-        now, count = teacher.batches.sample_weights, len(teacher.batches.known_targets)
-        assert now is not None
-        later = torch.ones_like(now) if later is None else later
-        unknown = torch.cat([torch.zeros(count, dtype=torch.bool), teacher.missing[:, 0]])
-        assert 0 < unknown.sum() < len(unknown) - count
-        assert torch.equal(now, torch.where(unknown, 0.0, later))
-        teacher.teach()
-        assert torch.equal(now, later)
+    teacher = teacher_of(table, Knowing())
+    count, batches = len(teacher.batches.known_targets), teacher.batches
+    unknown = torch.cat([torch.zeros(count, dtype=torch.bool), teacher.missing[:, 0]])
+    assert 0 < unknown.sum() < len(unknown) - count
+    assert not drawn(batches)[unknown].any()
+    assert drawn(batches)[count:].any()
+    teacher.teach()
+    assert drawn(batches)[unknown].any()
+
+
+def drawn(batches: Batches) -> Tensor:
+    """How often each row is in an epoch."""
+    options = {"batch_size": 16, "views": 1, "drop_last": False}
+    rows = torch.cat([picked.rows for picked in batches.epoch("encoder", 1, **options)])
+    return rows.bincount(minlength=len(batches))
 
 
 def test_rows_are_drawn_by_the_density_of_estimates() -> None:
@@ -102,7 +104,7 @@ def test_rows_are_drawn_by_the_density_of_estimates() -> None:
     teacher = teacher_of(table, Knowing(), multiple=0.0, oversample=0.5)
     before = teacher.shares.clone()
     teacher.teach()
-    assert torch.equal(before, torch.ones_like(before))
+    assert torch.equal(before, (~teacher.missing[:, 0]).to(before))
     assert float(teacher.shares.mean()) == pytest.approx(1)
     rare = (true[:, 0] - true.mean()).abs() > 1.5 * true.std()
     assert teacher.shares[rare].mean() > 1.3
@@ -209,6 +211,33 @@ def test_a_teacher_changes_what_an_encoder_learns() -> None:
     assert not same(alone, taught)
     assert not same(taught, trained(table, teacher="intervals"))
     assert same(taught, trained(table, teacher="intervals", teacher_margin=0.0))
+
+
+def only_missing() -> Table:
+    """A table whose targets are exact or missing."""
+    table = partly(columns())
+    split = table.split.copy()
+    split[table.ranged_rows] = ""
+    return dataclasses.replace(table, split=split)
+
+
+def test_estimates_train_as_exact_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, start = only_missing(), Teacher.__init__
+    exact = trained(table, epochs=4)
+    ends: list[Tensor | None] = []
+
+    def with_ends(teacher: Teacher, *args: Any, **options: Any) -> None:
+        batches = args[2]
+        upper = batches.upper
+        start(teacher, *args, **options)
+        ends.append(batches.upper)
+        batches.upper = upper
+
+    monkeypatch.setattr(Teacher, "__init__", with_ends)
+    assert same(exact, trained(table, epochs=4))  # equal ends are an exact target, to the bit
+    trained(table, teacher="intervals")
+    trained(partly(columns()))
+    assert [end is None for end in ends] == [True, False, False]
 
 
 @pytest.mark.parametrize(

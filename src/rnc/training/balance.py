@@ -119,8 +119,8 @@ def even_exponent(
 def drawn_rows(shares: Tensor, generator: torch.Generator) -> Tensor:
     """As many rows as there are shares, shuffled, each drawn about as often as its share says.
 
-    Shares (n,) have mean 1. A row is drawn the whole number of times below or above its share,
-    which is less noisy than independent draws.
+    Shares (n,) have mean 1, or are in proportion to such. A row is drawn the whole number of times
+    below or above its share, which is less noisy than independent draws; never if that is 0.
 
     >>> rows = drawn_rows(torch.tensor([2.0, 0.5, 0.5]), torch.Generator().manual_seed(0))
     >>> len(rows), int((rows == 0).sum())
@@ -128,7 +128,7 @@ def drawn_rows(shares: Tensor, generator: torch.Generator) -> Tensor:
     """
     ends = shares.double().cumsum(0)
     ends = (ends * (len(shares) / ends[-1]) + torch.rand((), generator=generator).double()).floor()
-    ends[-1] = len(shares)
+    ends[ends == ends[-1]] = len(shares)  # whatever was lost by rounding
     counts = ends.diff(prepend=ends.new_zeros(1)).long()
     rows = torch.arange(len(shares)).repeat_interleave(counts)
     return rows[torch.randperm(len(rows), generator=generator)]

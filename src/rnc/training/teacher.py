@@ -10,9 +10,10 @@ and RnC ranks by that. "estimates" has no margin. "intervals" has `multiple` tim
 error on validation rows with such estimates, and an order counts only where it is certain within
 the intervals (`rnc.loss.partial`). What is known of other targets stays as it is.
 
-Before the first lesson, rows of which nothing is known are no anchors: to be told apart from all
+Before the first lesson, rows of which nothing is known are not drawn: to be told apart from all
 others without a label harms an order by age (docs/labels.md). After it
-they are drawn like labelled rows: in proportion to density of the estimate^-oversample.
+they are drawn like labelled rows: in proportion to density of the estimate^-oversample. Where all
+targets are exact or estimates by then, RnC is that of exact targets, with its fused kernels.
 
 Validation rows choose the penalty and say how large errors are; they are not trained on. A moving
 mean that labels what a network learns from augmented views is by Tarvainen and Valpola 2017, "Mean
@@ -89,11 +90,11 @@ class Teacher:
         self.lower, self.upper = batches.targets[count:], batches.upper[count:]
         self.shares = batches.shares[count:]
         self.missing = (self.lower == -torch.inf) & (self.upper == torch.inf)
-        if batches.sample_weights is None:
-            batches.sample_weights = self.lower.new_ones(len(batches))
-        self.weights = batches.sample_weights[count:]
-        self.later_weights = self.weights.clone()
-        self.weights[self.missing.all(dim=1)] = 0.0
+        unknown = self.missing.all(dim=1)
+        self.later_shares = self.shares.clone()
+        self.shares[unknown.to(self.shares.device)] = 0.0
+        if unknown.all() and not multiple:
+            batches.upper = None
         self.lessons = torch.zeros((), dtype=torch.int64)
 
     @classmethod
@@ -135,7 +136,7 @@ class Teacher:
             return
         self.lower.copy_(torch.where(self.missing, estimates - margins, self.lower))
         self.upper.copy_(torch.where(self.missing, estimates + margins, self.upper))
-        self.weights.copy_(self.later_weights)
+        self.shares.copy_(self.later_shares)
         self.lessons += 1
         if self.oversample:
             self.shares.copy_(balance_weights(estimates.cpu(), self.oversample))
@@ -178,7 +179,7 @@ class Teacher:
 
     def state(self) -> dict[str, Tensor]:
         """All that it takes to go on."""
-        names = ("lower", "upper", "weights", "shares", "lessons")
+        names = ("lower", "upper", "shares", "lessons")
         return {name: getattr(self, name).clone() for name in names}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
