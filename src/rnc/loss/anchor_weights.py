@@ -1,7 +1,7 @@
 """Weights of anchors: L = sum_i w_i l_i / sum_i w_i, as `rnc.loss.equation` has it.
 
-Written as mean_i (w_i / mean(w)) l_i, the weighted loss is a mean like the plain one: each way to
-compute the loss multiplies by `shares` and then does what it does without weights.
+This equals mean_i (w_i / mean(w)) l_i. So every backend multiplies its losses by `shares` and then
+takes the same mean as without weights.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 def as_weights(weights: Tensor, n: int, views: int, caller: str, *, check: bool) -> Tensor:
     """Weights of all rows of a batch, without gradient: (n,) -> (n * views,), float64.
 
-    With `check`, a negative, NaN or infinite weight raises. This waits once for a GPU.
+    With `check`, a negative, NaN or infinite weight raises. This synchronizes with a GPU once.
     """
     if weights.shape != (n,):
         raise ValueError(
@@ -35,10 +35,10 @@ def as_weights(weights: Tensor, n: int, views: int, caller: str, *, check: bool)
 
 
 def shares(weights: Tensor, *, is_shared: bool = False) -> Tensor:
-    """Weights over their mean, exactly 1 where all are equal, and 0 where all are 0: (n,) -> (n,).
+    """Weights divided by their mean: (n,) -> (n,).
 
-    If `is_shared`, the mean is that of all processes. Nothing waits for a GPU, and no sum of finite
-    weights overflows.
+    The result is exactly 1 if all weights are equal, and 0 if all are 0. If `is_shared`, the mean
+    is over all processes. Nothing synchronizes with a GPU, and finite weights never overflow.
 
     >>> shares(torch.tensor([0.0, 1.0, 2.0]))
     tensor([0., 1., 2.])

@@ -32,7 +32,7 @@ def choose_backend(
 
 
 def _reference_problem(options: PairOptions, has_others: bool) -> str | None:
-    """Why `rnc.loss.equation` does not compute this loss: it holds the equation and no more."""
+    """Why `rnc.loss.equation` cannot compute this loss, or None: it has the bare equation only."""
     if has_others:
         return "it contrasts the rows of a batch with each other, got reference= or queue="
     if isinstance(options.label_distance, Between):
@@ -49,7 +49,7 @@ def _reference_problem(options: PairOptions, has_others: bool) -> str | None:
 
 
 def _fused_problem(features: Tensor, targets: Tensor, options: PairOptions) -> str | None:
-    """Why `rnc.loss.fused` does not compute this loss."""
+    """Why `rnc.loss.fused` cannot compute this loss, or None if it can."""
     if not _has_triton():
         return "Triton is not installed"
     if torch.compiler.is_compiling():
@@ -77,7 +77,7 @@ def _fused_problem(features: Tensor, targets: Tensor, options: PairOptions) -> s
 
 @functools.cache
 def triton_problem(device: torch.device) -> str | None:
-    """Why Triton's kernels do not run on a GPU, found by running one; a warning says it once."""
+    """Why Triton cannot run kernels on this GPU, or None. Runs one to find out; warns only once."""
     if not _has_triton():
         return "Triton is not installed"
     from rnc.loss.kernels.rows import prepare

@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
 
 class GivenBatch(NamedTuple):
-    """Features and targets as the caller gave them, and who was called, for messages."""
+    """Features and targets as passed in, and the name of the called function for messages."""
 
     features: Tensor
     targets: Tensor
@@ -36,18 +36,18 @@ class Problem(NamedTuple):
 
     anchors: Rows
     others: Rows
-    """What each anchor is contrasted with; the same object as anchors where that is the batch."""
+    """What each anchor is contrasted with. The same object as anchors if that is the batch."""
     own_column: int | None
-    """The row of the others that is the first anchor; the next anchors follow it. None if the
+    """The index of the first anchor among the others; the other anchors follow it. None if the
     anchors are not among the others."""
     kept: Tensor | None
-    """Which of all rows of the batch are anchors, where rows with missing targets were skipped."""
+    """Mask of the batch's rows that are anchors; None unless missing targets are skipped."""
     is_shared: bool
     """Whether other processes hold the other anchors of the batch."""
     given: list[GivenBatch]
-    """The batch and the reference as they came."""
+    """The batch and, if there are any, the reference and the queue, as they were passed in."""
     weights: Tensor | None = None
-    """Of the anchors, (n,), float64; None where all are equal."""
+    """Weights of the anchors, (n,), float64; None if all anchors count alike."""
 
     @property
     def has_pairs(self) -> bool:
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
     @property
     def divisor(self) -> int:
-        """The mean loss of this process is the sum over its anchors, divided by this."""
+        """What divides the sum of losses: the number of anchors, or 1 if the batch is shared."""
         return 1 if self.is_shared else max(1, len(self.anchors.features))
 
 
@@ -70,7 +70,7 @@ def make_problem(
     queue: tuple[Tensor, Tensor] | None = None,
     weights: Tensor | None = None,
 ) -> Problem:
-    """Which rows are contrasted with which; with `check`, NaN and infinite values raise."""
+    """The rows to contrast, from the caller's arrays; `check` raises for NaN and infinity."""
     given = [GivenBatch(features, targets, "rnc_loss")]
     anchors, kept = _usable_rows(given[0], options.missing, check)
     if weights is not None:
@@ -88,7 +88,7 @@ def make_problem(
         given.append(GivenBatch(*queue, "rnc_loss's queue"))
         earlier, _ = _usable_rows(given[-1], options.missing, check)
         _check_widths(anchors, earlier, "queue")
-        others = _with_earlier(others, earlier)
+        others = _append_queue(others, earlier)
     if options.missing == "raise":
         _check_enough(len(anchors.features), len(others.features), reference is not None, is_shared)
     own = own_column if reference is None else None
@@ -98,7 +98,7 @@ def make_problem(
 def _anchor_weights(
     weights: Tensor, features: Tensor, kept: Tensor | None, options: PairOptions
 ) -> Tensor:
-    """The weight of every anchor; those of skipped samples may be anything."""
+    """The weight of every anchor; the weights of skipped samples are dropped."""
     if weights.device != features.device:
         raise ValueError(
             f"rnc_loss needs features and weights on one device; got {features.device} and "
@@ -118,8 +118,8 @@ def _check_widths(anchors: Rows, others: Rows, where: str) -> None:
             )
 
 
-def _with_earlier(others: Rows, earlier: Rows) -> Rows:
-    """What anchors are contrasted with, and behind it earlier rows; the same object if none is."""
+def _append_queue(others: Rows, earlier: Rows) -> Rows:
+    """`others` with the rows of the queue at the end; `others` itself if the queue is empty."""
     if not len(earlier.features):
         return others
     features = earlier.features.detach().to(others.features.dtype)
@@ -129,7 +129,7 @@ def _with_earlier(others: Rows, earlier: Rows) -> Rows:
 
 
 def _usable_rows(batch: GivenBatch, missing: Missing, check: bool) -> tuple[Rows, Tensor | None]:
-    """The rows of a batch to use and, where some may be skipped, which of all rows they are."""
+    """The rows of a batch to use, and their mask if rows with missing targets are skipped."""
     rows = as_rows(*batch)
     if check:
         check_finite(batch.features, batch.targets, missing, batch.caller)
@@ -203,16 +203,16 @@ def repeat_views(targets: Tensor, views: int) -> Tensor:
 
 
 def check_finite(features: Tensor, targets: Tensor, missing: Missing, caller: str) -> None:
-    """Raise if a value is NaN, infinite or too large, with how many samples have one and which.
+    """Raise if a value is NaN, infinite or too large; the message counts and names the samples.
 
-    A NaN target is allowed where missing is "skip". Waits once for a GPU; torch.compile leaves
-    the check out.
+    A NaN target is allowed if missing is "skip". The check synchronizes with a GPU once;
+    torch.compile leaves it out.
     """
     if torch.compiler.is_compiling():
         return
     targets = targets.detach().double()
-    # A finite sum means finite values. A sum that is not may have overflowed: look at the values.
-    # The factor makes it overflow for targets that are too large, too.
+    # A finite sum proves that all values are finite. An infinite sum may be mere overflow, so the
+    # values themselves are tested then. The factor makes targets that are too large overflow, too.
     if missing == "raise" and math.isfinite(features.detach().sum() + (targets * 2.0**28).sum()):
         return
     bad_targets = targets.isinf() if missing == "skip" else ~targets.isfinite()

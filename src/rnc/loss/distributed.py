@@ -19,7 +19,7 @@ def world_size() -> int:
 
 
 def is_first_process() -> bool:
-    """Whether this process writes files and talks to the user: under torchrun, one does."""
+    """Whether this is rank 0, the only process that writes files and prints under torchrun."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
@@ -27,8 +27,8 @@ def gather_rows(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, int]
     """The rows of all processes in rank order, and where this process's rows begin.
 
     Features are (n, d) and targets (n, t); n may differ between processes, or be 0. Gradients flow
-    back to the process that a feature came from. Raises in every process where the arrays differ in
-    more than their number of rows, since a collective would then hang.
+    back to the process that a feature came from. If processes differ in d or t, every process
+    raises, since a collective would hang.
     """
     shape = torch.tensor([*features.shape, targets.shape[1]], device=features.device)
     everyone = [torch.empty_like(shape) for _ in range(world_size())]
@@ -45,7 +45,7 @@ def gather_rows(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, int]
 
 
 def global_mean(values: Tensor) -> Tensor:
-    """Mean over the values of all processes, the same number in each.
+    """Mean over the values of all processes; every process gets the same number.
 
     Its gradient is world_size times that of the local part, so that the average of the gradients
     of all processes, which DDP takes, is the gradient of the global mean.
@@ -54,7 +54,7 @@ def global_mean(values: Tensor) -> Tensor:
 
 
 def global_ratio(total: Tensor, number: int) -> Tensor:
-    """`global_mean` where each process brings the sum of its values and their number."""
+    """`global_mean`, computed from the sum and the number of each process's values."""
     everyone = torch.stack([total.detach(), total.new_tensor(float(number))])
     dist.all_reduce(everyone)
     count = everyone[1].clamp(min=1)

@@ -6,9 +6,9 @@
     l_i  = mean_{j != i} [ log sum_{k in S_ij} exp(s_ik) - s_ij ]
     L    = mean_i l_i,                          or sum_i w_i l_i / sum_i w_i with weights of samples
 
-A weight counts the loss of its sample as an anchor, in each of its views. As a contrast, in S_ij,
-every sample counts alike: one of weight 0 still pushes the others into order. Equal weights are no
-weights, and only their ratios matter.
+A weight multiplies the loss of its sample as an anchor, in each of its views. As a contrast, in
+S_ij, every sample counts alike: even a sample of weight 0 pushes the others into order. Only the
+ratios of weights matter, so equal weights change nothing.
 
 Start reading here. `pair_losses` is the equation, and autograd gives its gradient. Every faster way
 (`rnc.loss.plain`, `rnc.loss.fused`) must return the same numbers; the tests compare them with this

@@ -1,14 +1,15 @@
-"""The fused way to the loss, backend="triton": value and gradient in one pass, for scalar labels.
+"""The fused backend of the loss, "triton": value and gradient in one pass, for scalar labels.
 
-Sorted by label, the samples below an anchor's label are ranked by their place, and so are those
-above it. So no row needs a sort of its own: with m samples and p the place of the anchor's label,
+The samples are sorted by label once. Then those below an anchor's label are already in order of
+label distance, and so are those above it, so no anchor needs a sort of its own. With m samples and
+p the place of the anchor's label,
 
     S_ij            = samples 0..c-1 and f..m-1 for some c <= p <= f   two running sums hold all D_j
     {j : k in S_ij} = samples a..b-1 for some a <= p <= b              two more hold the gradient
 
 `rnc.loss.kernels.contrast` finds c, f, a and b by binary search on the label distances that
-`rnc.loss.plain` sorts, so ties are the same. Anchors go in blocks: no (n, m) array is kept. The
-gradient is computed together with the value; the backward pass only scales it.
+`rnc.loss.plain` sorts, so ties are the same. Anchors are processed in blocks, so no (n, m) array is
+kept. The gradient is computed together with the value; the backward pass only scales it.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ PAIRS = 2**26
 
 
 class RankLabels(NamedTuple):
-    """What decides the ranks."""
+    """The labels that decide the ranks."""
 
     anchors: Tensor
     """(n,), float64."""
@@ -41,15 +42,15 @@ class RankLabels(NamedTuple):
 
 
 def fused_losses(problem: Problem, options: PairOptions) -> Tensor:
-    """The loss of every anchor, (n,), or for the mean their sum over the divisor, (): float32.
+    """Float32 losses: (n,) for reduction "none", else () their sum over `problem.divisor`.
 
-    The sum has the weights of the problem in it; the losses one by one do not.
+    The sum is weighted by `problem.weights`; the losses (n,) are not.
     """
     anchors, others = problem.anchors, problem.others
     a, b = anchors.features, None if others is anchors else others.features
     if options.similarity == "cosine":
         a, b = unit_rows(a), None if b is None else unit_rows(b)
-    # Kernels go to the current device.
+    # Triton launches kernels on the current device.
     with torch.cuda.device(a.device) if a.is_cuda else contextlib.nullcontext():
         losses: Tensor = _FusedLosses.apply(a, b, problem, options)
     return losses
@@ -69,7 +70,7 @@ class _FusedLosses(torch.autograd.Function):
             _check_finite(*rows, problem)
         ctx.labels, ctx.options = labels, options
         if options.reduction == "none":
-            # Each anchor gets a gradient of its own from above: the backward pass starts again.
+            # Each anchor has its own upstream gradient, so the backward pass computes all again.
             ctx.save_for_backward(a, b)
             losses, *_ = _fused_pass(a, b, rows, labels, options, with_gradient=False)
             return losses.float()
@@ -99,7 +100,7 @@ class _FusedLosses(torch.autograd.Function):
 def _prepare_rows(
     a: Tensor, b: Tensor | None, labels: RankLabels, options: PairOptions
 ) -> tuple[Prepared, Prepared]:
-    """Anchors and samples as the kernels read them; one object where they are the same."""
+    """Anchors and samples as the kernels read them; one object if they are the same rows."""
     shift = None
     if options.similarity == "l2":
         shift = (a if b is None else b).mean(dim=0, dtype=torch.float64)
@@ -110,7 +111,7 @@ def _prepare_rows(
 
 
 def _check_finite(anchors: Prepared, samples: Prepared, problem: Problem) -> None:
-    """Raise for NaN and infinite values. This early, a GPU has only the preparation to finish."""
+    """Raise for NaN and infinite values. So early, the GPU only has to finish `prepare`."""
     if samples.not_finite.item() or (anchors is not samples and anchors.not_finite.item()):
         for features, targets, caller in problem.given:
             check_finite(features, targets, "raise", caller)
@@ -127,7 +128,7 @@ def _fused_pass(
     weights: Tensor | None = None,
     with_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Losses of the anchors over divisor, and gradients of a and b, anchor i times weights[i]."""
+    """Losses over divisor, and gradients of a and b in which anchor i counts weights[i] times."""
     anchors, samples = rows
     x, z, l2 = anchors.rows, samples.sorted_rows, options.similarity == "l2"
     n, m = len(x), len(z)
@@ -178,7 +179,7 @@ def _add_gradients(
     similarity: str | Pairwise,
     add: bool,
 ) -> None:
-    """Turn the gradient of a block's pairs into that of its anchors x, and add to that of all z."""
+    """Write the gradient of a block's anchors x, and add the block's part of the gradient of z."""
     if similarity == "l1":
         l1_gradient(pairs, x, z, grad_x, add=False)
         l1_gradient(pairs.T, z, x, grad_z, add=add)

@@ -1,8 +1,7 @@
-"""The door to the loss: the function, the module, and the way from a batch to a number.
+"""The public entry to the loss: a function, a module, and the steps from a batch to a number.
 
-The equation is in `rnc.loss.equation`. Here a batch is brought into checked rows and handed to one
-of three ways to compute it: `equation` (backend="reference"), `plain` ("torch") or `fused`
-("triton").
+The equation is in `rnc.loss.equation`. This file turns a batch into checked rows and passes them to
+one of three backends: `equation` (backend="reference"), `plain` ("torch") or `fused` ("triton").
 """
 
 from dataclasses import replace
@@ -43,23 +42,23 @@ def rnc_loss(
 ) -> Tensor:
     """Rank-N-Contrast loss of a batch: low when feature distances follow label distances.
 
-    Equal to the definition, and finite for finite input; on a CPU it raises where its type cannot
-    hold the result. docs/how-it-works.md has the range of numbers. Half precision, autocast
-    included, gives a float32 result; float64 stays float64. Labels are ranked, and exponentials
-    summed, in float64.
+    The value equals the definition and is finite for finite input. On a CPU, a result that is too
+    large for its dtype raises; docs/how-it-works.md gives the range. Half precision features, also
+    under autocast, give a float32 result; float64 stays float64. Labels are ranked and exponentials
+    summed in float64.
 
     Args:
         features: (n, d), or (n, v, d) for v views of each sample; every view is an anchor.
         targets: (n,) or (n, t), of any real dtype, up to 1e300.
         upper: the upper ends of labels that are known in part, in the shape of targets, which are
-            then the lower ends: equal ones are exact, inf and -inf open, NaN missing. Only orders
-            that are certain count, and views of one sample are each other's nearest: see
-            `rnc.loss.partial`. For label_distance "l1" and "l2", on a GPU without fused kernels;
-            other distances take exact and missing labels.
-        weights: how much each sample counts as an anchor, in all its views: (n,), from 0 on. The
-            loss is sum_i w_i l_i / sum_i w_i, so only their ratios matter. They get no gradient. A
-            sample of weight 0 is still contrasted with; where all weights are 0, the loss is 0.
-            With `gather`, every process gives them or none does.
+            then the lower ends. Equal ends are an exact label, infinite ends are open, NaN is
+            missing. Only orders that are certain count, and views of one sample are nearest to
+            each other: see `rnc.loss.partial`. Intervals need label_distance "l1" or "l2"; other
+            distances take exact and missing labels. The fused kernels do not support `upper`.
+        weights: how much each sample counts as an anchor, in all its views: (n,), at least 0. The
+            loss is sum_i w_i l_i / sum_i w_i, so only ratios matter. Weights get no gradient. A
+            sample of weight 0 is still contrasted with. If all weights are 0, the loss is 0. With
+            `gather`, either every process passes weights or none does.
         temperature: similarities are divided by it. A number: it gets no gradient.
         label_distance: "l1", "l2", "angular" (pitch and yaw in degrees), `circular(period=24)`
             for hours, or a function (n, t), (m, t) -> (n, m).
@@ -69,12 +68,12 @@ def rnc_loss(
             the K-th, so that the order of the batch does not matter. None, or a K beyond the
             batch, contrasts all.
         reference: (features, targets) to contrast the anchors with instead of each other, such
-            as another modality. It receives gradients if it asks for them. With `upper`, it may
-            have upper ends, too: (features, targets, upper); so may a queue.
+            as another modality. It receives gradients if it requires them. With `upper`, both
+            reference and queue may have upper ends: (features, targets, upper).
         queue: (features, targets) of earlier batches to contrast the anchors with as well, without
-            gradient. It may be empty. With `gather` it is the same in every process.
+            gradient. It may be empty. With `gather` it must be the same in every process.
         missing: what to do with a NaN target: "raise", or "skip" the sample, both as an anchor
-            and as a contrast. Where nothing is left, the loss is 0.
+            and as a contrast. If no sample is left, the loss is 0.
         tie_tolerance: label distances at most this far apart are ties.
         chunk_size: anchors per pass. Memory becomes O(chunk_size * n) instead of O(n^2); value
             and gradient stay the same; the backward pass computes each chunk again.
@@ -86,8 +85,8 @@ def rnc_loss(
         backend: "torch" (plain code), "triton" (fused, on a GPU, for one target ranked by l1 or l2
             distance and any of the three similarities), "reference" (the equation, slow), or
             "auto" for the fastest that can run.
-        validate: look for NaN, infinite and too large values. This waits once for a GPU;
-            torch.compile leaves it out.
+        validate: check for NaN, infinite and too large values. The check synchronizes with a GPU
+            once; torch.compile leaves it out.
 
     >>> ages = torch.tensor([20.0, 30.0, 0.0, 70.0])
     >>> in_order, shuffled = ages[:, None], ages[[3, 0, 1, 2], None]
@@ -184,11 +183,11 @@ class RnCLoss(nn.Module):
 
 
 def _loss(features: Tensor, labels: Labels, weights: Tensor | None) -> Tensor:
-    """The loss of a batch: prepared, computed one way, and reduced."""
+    """The loss of a batch: choose a backend, prepare the rows, compute losses, reduce them."""
     targets, reference, queue, options = labels
     has_others = reference is not None or queue is not None
     backend = choose_backend(features, targets, options, has_others=has_others)
-    # The fused kernels look for NaN while they read the rows, unless some are to be skipped.
+    # The fused kernels look for NaN while they read the rows, unless rows with NaN are skipped.
     check = options.validate and (backend != "triton" or options.missing == "skip")
     problem = make_problem(
         features, targets, reference, options, check=check, queue=queue, weights=weights
@@ -223,7 +222,7 @@ def _loss(features: Tensor, labels: Labels, weights: Tensor | None) -> Tensor:
 
 
 def _check_result(losses: Tensor, options: PairOptions) -> None:
-    """Raise if a loss of finite features is not finite. On a CPU only: a GPU would wait again."""
+    """Raise if a loss is not finite. For CPU losses, since a GPU would be synchronized again."""
     if torch.compiler.is_compiling() or losses.detach().isfinite().all():
         return
     if callable(options.similarity):
@@ -239,7 +238,7 @@ def _check_result(losses: Tensor, options: PairOptions) -> None:
 
 
 def _mean(losses: Tensor, problem: Problem) -> Tensor:
-    """The mean over all anchors, those of other processes included: (n,), or a sum () -> ()."""
+    """The mean over the anchors of all processes, from losses (n,) or their sum (): -> ()."""
     if losses.dim():
         losses = losses.sum() / problem.divisor
     return global_ratio(losses, len(problem.anchors.features)) if problem.is_shared else losses

@@ -187,7 +187,7 @@ def safe_factor(*arrays: Tensor) -> Tensor:
 
 def _to_one(sizes: Tensor) -> Tensor:
     """The powers of two that bring numbers to between 0.5 and 1; they round nothing."""
-    sizes = sizes.clamp(min=1e-300)  # a power of two beyond 2^1000 may be none of float64
+    sizes = sizes.clamp(min=1e-300)  # the inverse of a smaller number would overflow
     return torch.frexp(sizes).mantissa / sizes
 
 
@@ -212,10 +212,9 @@ def negative_l2(a: Tensor, b: Tensor) -> Tensor:
     """Minus the Euclidean distance; coincident rows get gradient 0.
 
     float32 rows take a float64 matrix product of centred features, which is more exact than
-    float32 differences and many times faster. Pairs that are too near for it, beside rows that are
-    far away, are subtracted directly: on a CPU only, since a GPU would have to wait for their
-    number. float64 rows have no wider type to hide the cancellation in, so all of them are
-    subtracted directly.
+    float32 differences and many times faster. Pairs that are too close for the product to resolve
+    are subtracted directly, on a CPU only: finding them would synchronize with a GPU. float64 rows
+    have no wider dtype that absorbs the cancellation, so all of them are subtracted directly.
     """
     if a.dtype == torch.float64:
         factor = safe_factor(a, b)
@@ -303,32 +302,33 @@ class _NegativeL2(torch.autograd.Function):
         return grad_a, None if others is None else grad_b
 
 
-def _can_wait(rows: Tensor) -> bool:
-    """Whether to look at numbers on the way: a GPU would wait, torch.compile does not trace it.
+def _can_read_values(rows: Tensor) -> bool:
+    """Whether code may branch on values: a GPU would synchronize, torch.compile cannot trace it.
 
-    A subclass of Tensor, as compilers use them, may have none.
+    Compilers pass subclasses of Tensor, which may hold no values.
     """
     return rows.is_cpu and type(rows) is Tensor and not torch.compiler.is_compiling()
 
 
 def _least_squares(norms: Tensor) -> Tensor:
-    """Squared distances that a matrix product of rows with these squared norms gives rightly.
+    """The smallest squared distances that a matrix product gives accurately, from squared norms.
 
-    That is distances to 1e-8 of them and to 1e-8. Where pairs below it cannot be subtracted
-    directly, those whose difference is nothing but rounding count as the same row.
+    Above them, distances have relative and absolute errors below 1e-8. Where values cannot be
+    read, close pairs are not subtracted directly. Then the threshold is so low that only pairs
+    whose difference is mere rounding are below it; they count as equal rows.
     """
-    if not _can_wait(norms):
+    if not _can_read_values(norms):
         return 2e-13 * norms
     # Rounding adds about 1e-16 norms to a square.
     return torch.maximum(1e-8 * norms, 1e-14 * norms.square())
 
 
 def _places(is_near: Tensor, is_same: bool) -> Tensor | None:
-    """Where pairs are to be subtracted directly: (n, m) -> (k, 2); None if nowhere.
+    """Indices of the pairs to subtract directly: (n, m) -> (k, 2); None if there are none.
 
-    A row is no pair with itself where both sets are the same.
+    If both sets are the same, the pairs of a row with itself are left out.
     """
-    if not _can_wait(is_near):
+    if not _can_read_values(is_near):
         return None
     if is_same:
         is_near.fill_diagonal_(False)
@@ -336,11 +336,11 @@ def _places(is_near: Tensor, is_same: bool) -> Tensor | None:
 
 
 NEAR_NUMBERS = 2**22
-"""Numbers of near pairs that are subtracted at a time."""
+"""How many feature values of near pairs are subtracted at a time."""
 
 
 def _gaps(a: Tensor, b: Tensor | None, near: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """The differences of the pairs at the places near, (k, 2), a part of them at a time: (., d)."""
+    """Slices of the near pairs (k, 2), each with the differences (., d) of its pairs."""
     step = max(1, NEAR_NUMBERS // a.shape[1])
     for start in range(0, len(near), step):
         part = slice(start, start + step)

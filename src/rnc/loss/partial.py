@@ -1,30 +1,30 @@
 """RnC for labels that are known in part: intervals, censored, missing.
 
-The label of sample i is known to lie in [l_i, u_i]: exact where both are equal, at least l_i where
-u_i is infinite, at most u_i where l_i is, missing where both are. Then the label distance of two
-samples lies between
+The label of sample i is known to lie in [l_i, u_i]. It is exact if both ends are equal, at least
+l_i if u_i is infinite, at most u_i if l_i is infinite, and missing if both are. Then the label
+distance of two samples lies between
 
     lo_ij = max(0, l_i - u_j, l_j - u_i)        what is certainly between them
     hi_ij = max(u_i - l_j, u_j - l_i)           what is at most between them
 
-and is 0 for views of one sample, whatever its label. The loss contrasts what is certain:
+Views of one sample have distance 0, whatever its label. The loss contrasts only what is certain:
 
     S_ij = {j} and {k != i : lo_ik >= hi_ij}    j and all that rank at or beyond it in any case
     l_i  = mean_{j : hi_ij finite} [ log sum_{k in S_ij} exp(s_ik) - s_ij ]
     L    = mean_i l_i                           over the anchors that have such a j
 
-With exact labels that is `rnc.loss.equation`. A missing label leaves the views of its sample, each
-nearest to the other, as in contrastive learning without labels. A pair of which nothing is certain
-has S_ij = {j} and adds 0.
+With exact labels this equals `rnc.loss.equation`. An anchor with a missing label keeps only the
+other views of its sample as j, as in contrastive learning without labels. A pair about which
+nothing is certain has S_ij = {j} and adds 0.
 
-Several targets add up as for exact labels, each with its interval. Targets that one of two samples
-lacks altogether are left out of their distance, and the others count for them: with c of t targets
-in common, l1 distances are multiplied by t / c, l2 distances by its root. So an order by several
-targets, some of them missing, is one by what both have, and certain only as to that.
+With several targets, the bounds of each add up as distances of exact labels do. A target that one
+of the two samples lacks altogether is left out of their distance, and the others are scaled up:
+with c of t targets in common, l1 distances are multiplied by t / c, l2 distances by its root. So
+samples with missing targets are ordered by the targets they have in common only.
 
-All of an anchor's S_ij without j are beginnings of one order, by lo_ik; the j whose S_ij holds k
-are the end of another, by hi_ij. So both sums are running ones, as in `rnc.loss.plain`, and the
-work is O(n^2 log n).
+Sort an anchor's samples k by lo_ik, furthest first: every S_ij without j is a prefix of that order.
+Sort the j by hi_ij, nearest first: those whose S_ij holds k are a prefix, too. So both sums are
+cumulative sums, as in `rnc.loss.plain`, and the work is O(n^2 log n).
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Between:
     """A label distance of intervals: takes targets (n, 2 t), the lower ends and then the upper."""
 
     distance: str | Pairwise
-    """Of exact labels. Intervals need "l1" or "l2"; any other takes exact and missing labels."""
+    """Distance of exact labels. Intervals need "l1" or "l2"; others take exact and missing."""
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """The largest distances that labels may have: (n, 2 t), (m, 2 t) -> (n, m)."""
@@ -68,7 +68,7 @@ class Between:
 
 
 class Bounds(NamedTuple):
-    """Between what the label distances of pairs lie: (n, m) each."""
+    """Lower and upper bounds of the label distances of pairs: (n, m) each."""
 
     low: Tensor
     high: Tensor
@@ -90,9 +90,9 @@ def labels_of(
     queue: Others | None,
     options: PairOptions,
 ) -> Labels:
-    """Labels from `targets` to `upper`, packed for `Between`; as they are where all are exact.
+    """Labels from `targets` to `upper`, packed for `Between`, or plain targets if all are exact.
 
-    Whether they are is asked on a CPU only: the answer makes a GPU wait.
+    Exactness is tested on a CPU only, since the test would synchronize with a GPU.
     """
     others = [some for some in (reference, queue) if some is not None]
     if upper is None:
@@ -110,8 +110,8 @@ def labels_of(
     ends = [(targets, upper), *((some[1], some[-1]) for some in others)]
     packed = [pack(*pair, options.label_distance, check=options.validate) for pair in ends]
     halves = [labels.chunk(2, dim=1) for labels in packed]
-    asked = targets.is_cpu and not torch.compiler.is_compiling()
-    if asked and all(torch.equal(lower, upper) for lower, upper in halves):
+    can_test = targets.is_cpu and not torch.compiler.is_compiling()
+    if can_test and all(torch.equal(lower, upper) for lower, upper in halves):
         packed = [lower for lower, _ in halves]
     else:
         between = Between(options.label_distance)
@@ -126,7 +126,7 @@ def _pair(some: Others | None) -> tuple[Tensor, Tensor] | None:
 
 
 def pack(lower: Tensor, upper: Tensor, distance: str | Pairwise, *, check: bool) -> Tensor:
-    """Targets for `Between`: two times (n,) or (n, t) -> (n, 2 t), finite. NaN is open."""
+    """Targets for `Between`: twice (n,) or (n, t) -> (n, 2 t). `OPEN` replaces NaN and inf."""
     if lower.shape != upper.shape or lower.dim() not in (1, 2):
         raise ValueError(
             "rnc_loss needs the upper ends of labels in the shape of targets, (n,) or (n, t); got "
@@ -190,10 +190,10 @@ def _filled(lower: Tensor) -> Tensor:
 def _interval_bounds(
     a: tuple[Tensor, Tensor], b: tuple[Tensor, Tensor], *, squares: bool
 ) -> Bounds:
-    """Sums of the gaps of all targets, or roots of the sums of their squares."""
+    """Bounds of l1 distances, or with `squares` of l2 distances: (n, m) each."""
     count = a[0].shape[1]
     several = squares and count > 1
-    # Squares of labels of 1e160 would be infinite, as if nothing were known of them.
+    # Squares of labels of 1e160 would be infinite, as if the labels were missing.
     finite = [end.masked_fill(end.isinf(), 0.0) for ends in (a, b) for end in ends]
     factor = safe_factor(*finite) if several else 1.0
     low = high = common = a[0].new_zeros(len(a[0]), len(b[0]))
@@ -238,7 +238,7 @@ def _chunks(targets: Tensor, size: int | None) -> Iterator[tuple[int, Tensor]]:
 def partial_losses(
     start: int, features: Tensor, targets: Tensor, problem: Problem, options: PairOptions
 ) -> Tensor:
-    """The losses of the anchors from `start` on, with these rows, in float64; 0 without a pair."""
+    """Float64 losses of the anchors from `start` on, given their rows; 0 without a pair."""
     similarities = similarities_of(options.similarity, features, problem.others.features)
     bounds = _bounds(start, targets, problem, options)
     losses: Tensor = _PartialLosses.apply(
@@ -248,7 +248,7 @@ def partial_losses(
 
 
 def _bounds(start: int, targets: Tensor, problem: Problem, options: PairOptions) -> Bounds:
-    """Of the pairs of some anchors: 0 for views of one sample, nothing for an anchor itself."""
+    """Bounds for the anchors from `start` on: 0 for views of a sample, (-inf, inf) for itself."""
     assert isinstance(options.label_distance, Between)
     low, high = options.label_distance.bounds(targets, problem.others.targets)
     if problem.own_column is None:
@@ -263,11 +263,11 @@ def _bounds(start: int, targets: Tensor, problem: Problem, options: PairOptions)
 
 
 def least_loss(problem: Problem, options: PairOptions) -> Tensor:
-    """The loss that no features go below: the mean over anchors and pairs of log of their ties.
+    """The lower bound of the loss: the mean over anchors and pairs of log(number of ties).
 
-    A tie of j is a sample that is certainly as far away as j is, j itself included. Orders that are
-    certain are those of any completion of the labels, so features that are in order for one with
-    no further ties come as close to it as one likes.
+    The ties of j are the samples that are certainly as far away as j, j included. Every completion
+    of the labels keeps the orders that are certain. So features in the order of a completion that
+    adds no ties come arbitrarily close to the bound.
     """
     low, high = _bounds(0, problem.anchors.targets, problem, options)
     exact = torch.where(low + options.tie_tolerance >= high, high, torch.inf).contiguous()
@@ -284,7 +284,7 @@ def least_loss(problem: Problem, options: PairOptions) -> Tensor:
 class _PartialLosses(torch.autograd.Function):
     """The losses of some anchors, and their gradient in the same pass.
 
-    With D_j the denominator of pair j and w the share of each pair,
+    With D_j the denominator of pair j and w = 1 / (number of pairs of the anchor),
         loss        = sum_j w (log D_j - s_j)
         dloss/ds_k  = exp(s_k) sum_{j : k in S_j} w / D_j - w_k
     """
@@ -306,7 +306,7 @@ class _PartialLosses(torch.autograd.Function):
         count = torch.searchsorted(order.values, low, right=True)
         pulls = _cumulative(inverses.gather(1, order.indices)).gather(1, count)
         pulls = torch.where(alone, torch.logaddexp(pulls, inverses), pulls)
-        # The exact value is at most log 1 = 0, and rounding may lift it above.
+        # The exact value is at most log 1 = 0, but rounding may lift it above 0.
         ctx.save_for_backward((pulls + logits).clamp_(max=0.0).exp_().sub_(share))
         ctx.temperature = temperature
         return ((logs - logits).masked_fill_(~is_pair, 0.0) * share).sum(dim=1)
@@ -319,6 +319,6 @@ class _PartialLosses(torch.autograd.Function):
 
 
 def _cumulative(values: Tensor) -> Tensor:
-    """Logarithms of the sums of the first 0, 1, ... exponentials: (n, m) -> (n, m + 1)."""
+    """Log of the sum of the first 0, 1, ..., m exponentials: (n, m) -> (n, m + 1)."""
     none = values.new_full((len(values), 1), -torch.inf)
     return torch.cat([none, values.logcumsumexp(dim=1)], dim=1)

@@ -1,9 +1,10 @@
-"""The plain way to the loss, backend="torch": any device, any distance, every option.
+"""The plain backend of the loss, "torch": any device, any distance, every option.
 
 Like `rnc.loss.equation`, it sorts the samples of each anchor by label distance, furthest first.
-Then every S_ij is the beginning of a row, and one running sum of exponentials per row holds all of
+Then every S_ij is a prefix of a row, and the cumulative sum of a row's exponentials holds all of
 its denominators: O(n^2 log n) work instead of the O(n^3) of the definition. The gradient is a
-running sum from the other end, taken in the same pass: one (n, m) array is kept instead of six.
+cumulative sum from the other end, computed in the same pass, so that one (n, m) array is kept for
+the backward pass instead of six.
 """
 
 import math
@@ -25,19 +26,19 @@ AnchorLosses = Callable[[int, Tensor, Tensor, Problem, PairOptions], Tensor]
 def plain_losses(
     problem: Problem, options: PairOptions, anchor_losses: AnchorLosses | None = None
 ) -> Tensor:
-    """The loss of every anchor: (n,); `anchor_losses` computes those of labels known in part.
+    """The loss of every anchor: (n,). `anchor_losses` is for labels that are known in part.
 
-    Anchors go in chunks if the options say so. A chunk keeps nothing for the backward pass but its
-    input, and is computed again there.
+    With `chunk_size`, the anchors are processed in chunks. A chunk keeps only its input for the
+    backward pass and is computed again there.
     """
     anchors, chunk_size = problem.anchors, options.chunk_size
-    some = anchor_losses or _anchor_losses
+    losses_of = anchor_losses or _anchor_losses
     if chunk_size is None or chunk_size >= len(anchors.features):
-        return some(0, *anchors, problem, options).to(anchors.features.dtype)
+        return losses_of(0, *anchors, problem, options).to(anchors.features.dtype)
     chunks = zip(*(torch.split(column, chunk_size) for column in anchors), strict=True)
     losses = [
         checkpoint(
-            some,
+            losses_of,
             i * chunk_size,
             *chunk,
             problem,
@@ -53,7 +54,7 @@ def plain_losses(
 def _anchor_losses(
     start: int, features: Tensor, targets: Tensor, problem: Problem, options: PairOptions
 ) -> Tensor:
-    """The losses of the anchors from `start` on, with these rows, in float64."""
+    """Float64 losses of the anchors from `start` on, given their features and targets."""
     others = problem.others
     labels, label_of = targets, None
     if isinstance(options.label_distance, str | circular):
@@ -68,11 +69,10 @@ def _anchor_losses(
 
 
 def _distinct(targets: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Distinct labels and which of them each row has; the rows as they are where that costs more.
+    """Distinct labels and the index of each row's label; (targets, None) if that saves nothing.
 
-    Views and rounded labels repeat, and equal labels rank alike, so each is ranked once. The number
-    of distinct labels is known only when they are counted, which would make a GPU wait and which
-    torch.compile does not trace.
+    Views and rounded labels repeat, and equal labels rank alike, so each label is ranked once.
+    Finding the distinct labels would synchronize with a GPU, and torch.compile cannot trace it.
     """
     if not targets.is_cpu or torch.compiler.is_compiling():
         return targets, None
@@ -209,7 +209,7 @@ class _RankedLosses(torch.autograd.Function):
 
 
 def refuse_second_derivative() -> None:
-    """Raise in a backward pass that is itself to be differentiated."""
+    """Raise if the running backward pass is itself to be differentiated."""
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError(
             "rnc_loss has no second derivative: its gradient cannot be differentiated again. "
@@ -218,7 +218,7 @@ def refuse_second_derivative() -> None:
 
 
 def _is_narrow(logits: Tensor) -> bool:
-    """Whether no exponential underflows. Asked on a CPU only: the answer makes a GPU wait."""
+    """Whether no exponential underflows. False on a GPU, since the test would synchronize."""
     if not logits.is_cpu or torch.compiler.is_compiling() or logits.numel() == 0:
         return False
     low, high = logits.aminmax(dim=1)
@@ -250,10 +250,11 @@ GAP = 800.0
 def _log_sums(
     logits: Tensor, first: Tensor, last: Tensor, itself: Tensor | None, weight: Tensor | float
 ) -> tuple[Tensor, Tensor]:
-    """The same for logits of any range.
+    """The results of `_plain_sums`, for logits of any range.
 
-    Logarithms of sums would be lost in logits of 1e16. So the gaps between logits that matter are
-    kept, and longer ones are cut to GAP: `top`, the largest logit up to each rank, becomes `level`.
+    Beside logits of 1e16, the logarithm of a sum is lost to rounding. So gaps between logits are
+    cut to GAP, beyond which they change nothing: `level` is `top`, the largest logit up to each
+    rank, with such gaps cut.
     """
     top = logits.cummax(dim=1).values.clamp_(min=torch.finfo(logits.dtype).min)
     steps = (top[:, 1:] - top[:, :-1]).clamp_(max=GAP)
@@ -262,7 +263,7 @@ def _log_sums(
     if itself is not None:
         close.scatter_(1, itself, -torch.inf)
     logs = close.logcumsumexp(dim=1)
-    excess = level.neg_().add_(logs)  # of the logarithm of a sum over the largest logit in it
+    excess = level.neg_().add_(logs)  # log of each sum minus its largest logit
     terms = top.gather(1, last).sub_(logits).add_(excess.gather(1, last))
     del top, level, excess  # each as large as the logits
     log_weight = math.log(weight) if isinstance(weight, float) else weight.log()
@@ -270,7 +271,7 @@ def _log_sums(
     if itself is not None:
         inverses.scatter_(1, itself, -torch.inf)
     inverses = inverses.flip(1).logcumsumexp(dim=1).flip(1)
-    # The exact value is at most log 1 = 0, and rounding may lift it above.
+    # The exact value is at most log 1 = 0, but rounding may lift it above 0.
     pull = inverses.gather(1, first).add_(close).clamp_(max=0.0).exp_()
     return terms, pull
 

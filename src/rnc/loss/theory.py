@@ -40,11 +40,11 @@ def lower_bound(
 ) -> Tensor:
     """L*, the value that the loss of a batch with these targets cannot go below.
 
-    The tolerance should only join distances that differ by rounding: the bound is proven for
-    groups of equal distances; of labels that are known in part (`upper`), groups of distances that
-    are certainly equal. `views` is how often each sample occurs in the batch; the other
-    arguments are as for `rnc.rnc_loss`. Weights make it the weighted mean of the bounds of the
-    anchors, which is the bound of the weighted loss.
+    The bound is proven for groups of equal label distances, so `tie_tolerance` should only join
+    distances that differ by rounding. For labels that are known in part (`upper`), a group holds
+    distances that are certainly equal. `views` is how often each sample occurs in the batch; the
+    other arguments are as for `rnc.rnc_loss`. With weights, the result is the weighted mean of the
+    anchors' bounds, which bounds the weighted loss.
 
     >>> lower_bound(torch.tensor([1.0, 2.0, 4.0]))  # no ties
     tensor(0., dtype=torch.float64)
@@ -75,7 +75,7 @@ def _partial_bound(
     tie_tolerance: float,
     weights: Tensor | None,
 ) -> Tensor:
-    """The bound of labels that are known in part. They are looked at on a CPU only: a GPU waits."""
+    """The bound for labels that are known in part; labels are validated on a CPU only."""
     check = targets.is_cpu
     options = RnCLoss(
         label_distance=label_distance, tie_tolerance=tie_tolerance, validate=check
@@ -217,7 +217,7 @@ def margin(
     similarity: str | Pairwise = "l2",
     tie_tolerance: float = 0.0,
 ) -> Tensor:
-    """The smallest s_ij - s_ik of all samples with d_ij < d_ik: above 0, all are in order.
+    """The smallest s_ij - s_ik over all i, j, k with d_ij < d_ik: above 0, all are in order.
 
     To be compared with `gamma`. It is infinite where no anchor has two distinct label distances.
     Arguments as for `rnc.rnc_loss`.
@@ -293,6 +293,7 @@ def _rank_targets(
 
 
 def _itself(ranking: Ranking) -> Tensor:
+    """The rank of each anchor in its own row: (n, 1)."""
     return ranking.rank_of.diagonal()[:, None]
 
 

@@ -25,9 +25,10 @@ from rnc.loss.theory import check_delta, epsilon
 
 
 def markov_bound(mean: float, threshold: float) -> float:
-    """How probable it is at most that a number >= 0 with this mean reaches the threshold.
+    """The largest possible probability that a number >= 0 with this mean reaches the threshold.
 
-    With the mean gap of random batches: the share of batches with a gap of `threshold` or more.
+    For the mean gap of random batches, it bounds the share of batches with a gap of `threshold` or
+    more.
 
     >>> markov_bound(0.25, 1.0)  # a mean gap of 0.25: at most a quarter of batches has 1 or more
     0.25
@@ -41,17 +42,17 @@ def markov_bound(mean: float, threshold: float) -> float:
 
 
 def unordered_batches(gaps: Tensor, epsilons: Tensor) -> float:
-    """The share of random batches that may not be delta-ordered: Markov on gap / epsilon.
+    """The largest share of random batches that are not delta-ordered: Markov on gap / epsilon.
 
-    A batch that is not ordered has a gap of `rnc.theory.epsilon` or more (theorem 3), and epsilon
-    depends on the labels of the batch, so it is the quotient whose mean counts. The means are
-    those of the batches given: exact if these are all, an estimate if they are a sample. Compute
-    gaps of float64 features: epsilon is often below the rounding of float32. A gap below 0 is
-    rounding and counts as 0.
+    A batch that is not ordered has a gap of `rnc.theory.epsilon` or more (theorem 3). Epsilon
+    depends on the labels of the batch, so Markov's inequality is applied to gap / epsilon. Its mean
+    is over the given batches: exact if these are all batches, an estimate if they are a sample.
+    Compute gaps of float64 features: epsilon is often below the rounding of float32. A gap
+    below 0 is rounding and counts as 0.
 
     Args:
-        gaps: one per batch, by `rnc.theory.gap`: (batches,).
-        epsilons: likewise, by `rnc.theory.epsilon`: (batches,).
+        gaps: the result of `rnc.theory.gap` for each batch: (batches,).
+        epsilons: the result of `rnc.theory.epsilon` for each batch: (batches,).
 
     >>> unordered_batches(torch.tensor([0.0, 0.5]), torch.tensor([1.0, 2.0]))
     0.125
@@ -83,9 +84,9 @@ def triplet_share(samples: int, batch_size: int) -> float:
 def gap_for_all(delta: float, samples: int, batch_size: int, *, views: int = 1) -> float:
     """The mean gap of all batches below which the whole set is proven delta-ordered.
 
-    One triplet out of order spoils every batch that holds it: a share of `triplet_share`. Each of
-    these batches has a gap of epsilon or more, so the mean is at least the product. epsilon is
-    taken for the labels that make it smallest, all equal ones. Views are fixed ones.
+    One triplet out of order spoils every batch that holds it, which is a share `triplet_share` of
+    all batches. Each of these has a gap of epsilon or more, so the mean is at least the product.
+    epsilon is computed for the labels that make it smallest: all equal. Views must be fixed.
 
     >>> gap_for_all(0.5, samples=5, batch_size=4) == 0.4 * epsilon(torch.zeros(4), 0.5).item()
     True
@@ -191,10 +192,10 @@ def rademacher_complexity(losses: Tensor, *, draws: int = 4096, seed: int = 0) -
     """R(A): how well the best of some hypotheses follows random signs with its losses.
 
     Args:
-        losses: of each hypothesis on each of m samples, the set A: (hypotheses, m).
+        losses: the set A: the loss of each hypothesis on each of m samples, (hypotheses, m).
         draws: how many vectors of signs are tried. If all 2^m are at most as many, they are
             all tried, and the value is exact.
-        seed: of the signs.
+        seed: of the random signs.
 
     >>> rademacher_complexity(torch.tensor([[3.0, 1.0]]))  # one hypothesis can follow nothing
     0.0
@@ -216,8 +217,8 @@ def rademacher_complexity(losses: Tensor, *, draws: int = 4096, seed: int = 0) -
 def complexity_of_all_functions(targets: Tensor, low: float, high: float) -> float:
     """R(A) of H1, all functions to [low, high], with the L1 loss: mean of max(y - low, high - y)/2.
 
-    Some function follows every vector of signs: loss 0 where the sign is -1, the largest possible
-    one where it is +1. No two inputs may be equal. Targets are (m,) and lie within the range.
+    For every vector of signs, some function has loss 0 where the sign is -1 and the largest
+    possible loss where it is +1. This needs distinct inputs. Targets are (m,), within the range.
 
     >>> complexity_of_all_functions(torch.tensor([0.0, 5.0, 10.0]), 0.0, 10.0)  # (10 + 5 + 10) / 6
     4.166666666666667

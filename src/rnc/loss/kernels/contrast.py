@@ -28,7 +28,7 @@ def is_interpreted() -> bool:
 
 
 class Buffers(NamedTuple):
-    """Where the blocks of n anchors write, r anchors at a time."""
+    """Output and scratch arrays for n anchors that are processed r at a time."""
 
     losses: Tensor
     """(n,), float64."""
@@ -68,7 +68,7 @@ def block_losses(
     r, m = pairs.shape
     # A float argument of a kernel would be rounded to float32. Its bits, as an integer, are not.
     (bits,) = struct.unpack("<q", struct.pack("<d", temperature))
-    # A row that needs WIDE sums is left to a second launch. So the first needs fewer registers.
+    # Rows that need WIDE sums are left to a second launch, so the first needs fewer registers.
     flags = torch.empty(r, dtype=torch.int32, device=pairs.device)
     for wide in (False, True):
         _contrast[(r,)](
@@ -101,7 +101,7 @@ def _far_sums(
     pairs, halves, sums, plane, own, x_half, inverse, p, m,
     L2: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the sums of exp(s_k) from either end up to each sample.
+    """Store the cumulative sums of exp(s_k) from both ends up to each sample.
 
     Returns the sum of all logits and the largest of their absolute values.
     """
@@ -159,7 +159,7 @@ def _log_denominators(
 
 @triton.jit
 def _near_sums(sums, plane, own, p, m, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """Store the sums of 1 / D_j from the anchor's place to each sample."""
+    """Store the cumulative sums of 1 / D_j from the anchor's place out to each sample."""
     nothing, low = tl.full((), 0.0, tl.float64), tl.full((), EMPTY_EXPONENT, tl.float64)
     s_carry, q_carry = nothing, low
     for start in range(p, m, BLOCK):

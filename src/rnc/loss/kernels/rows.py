@@ -77,8 +77,9 @@ def finish(
 ) -> Tensor:
     """The gradient of the features `like`, (n, d); rows and ties are as `prepare` gives them.
 
-    Takes the products of the features as anchors and, in the order of labels, as samples: None for
-    what they are not. l2 subtracts each row times its sum, as Euclidean distances need.
+    `as_anchors` and `as_samples` are the products of the features in these two roles, None for a
+    role they do not have; samples are in the order of labels. l2 subtracts each row times its sum,
+    as Euclidean distances need.
     """
     n, d = like.shape
     out = torch.empty(n, d, dtype=like.dtype, device=like.device)
@@ -102,7 +103,8 @@ def _prepare_kernel(
     i = tl.program_id(0).to(tl.int64)
     place = i
     y = tl.load(labels + i)
-    # NaN from a NaN or infinite value on, and from a label whose distances would be infinite on.
+    # zero_or_nan becomes NaN for NaN, for infinity, and for labels so large that their distances
+    # would be infinite.
     large = y * 268435456.0
     zero_or_nan = tl.zeros((BLOCK,), tl.float64) + (large - large)
     if SORT:
