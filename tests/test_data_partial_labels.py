@@ -179,6 +179,16 @@ def test_a_row_to_be_validated_needs_an_exact_target() -> None:
         read_table(frame, target="age", partial_labels=True)
 
 
+def test_a_misspelt_split_of_a_row_known_in_part_is_refused() -> None:
+    frame = people()
+    frame["split"] = ["train", "val", "test", " ", "train", "train"] * 10
+    frame.loc[15, "split"] = None
+    assert (read_table(frame, target="age", partial_labels=True).split == "partial").sum() == 20
+    frame.loc[9, "split"] = "tset"  # it would be trained on
+    with pytest.raises(DataError, match=r"row 9: split is 'tset', expected one of train, training"):
+        read_table(frame, target="age", partial_labels=True)
+
+
 def test_some_rows_need_exact_targets() -> None:
     frame = people().assign(age=">5")
     with pytest.raises(DataError, match="no row has an exact value of age"):

@@ -15,7 +15,7 @@ from rnc.data.labels import ColumnRoles, LabelColumns, read_group, read_labels, 
 from rnc.data.names import names_of_rows
 from rnc.data.partial_tests import check_tested_groups, tested_in_part
 from rnc.data.row_weights import read_weights
-from rnc.data.splits import CALIBRATION, PARTIAL, PARTIAL_TEST, split_word
+from rnc.data.splits import CALIBRATION, PARTIAL, PARTIAL_TEST, check_split, split_word
 from rnc.data.target_ends import (
     Ends,
     ends_of_cells,
@@ -203,10 +203,16 @@ def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
-    """Raise if a row without exact targets is to be validated on, or tested on without any."""
+    """Raise if a row without exact targets is to be validated on, or tested on without any.
+
+    Raises as well if its cell of the split column is neither empty nor a word for a split.
+    """
     if roles.split is None:
         return
-    words = rest[roles.split].map(split_word)
+    given = rest[roles.split]
+    words = given.map(split_word)
+    empty = given.isna() | (given.astype(str).str.strip() == "")
+    check_split(given[~empty].tolist(), rest.index[~empty], place, column=roles.split, needed=())
     elsewhere = words.notna() & (words != "train")
     if elsewhere.any():
         raise DataError(
