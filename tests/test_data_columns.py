@@ -263,7 +263,7 @@ def test_what_says_nothing_is_left_out_of_a_file_with_a_word(tmp_path):
     assert table.preprocessing["left_out"] == {
         "id": "counts the rows",
         "note": "is text with 40 different values in 40 rows",
-        "fold": "says train, val or test",
+        "fold": "says train, val or test; --split-column fold splits by it",
         "town": "is excluded",
     }
     named = read_table(path, target="age", feature_columns=["id", "a"])

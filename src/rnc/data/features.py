@@ -194,7 +194,7 @@ def _no_feature(values: pd.Series) -> str | None:
     if nested(values) is not None:
         return look_at(values).reason
     if holds_splits(values):  # it says nothing about the target
-        return "says train, val or test"
+        return f"says train, val or test; --split-column {values.name} splits by it"
     return names_rows(values)
 
 
