@@ -42,7 +42,7 @@ def markov_bound(mean: float, threshold: float) -> float:
 
 
 def unordered_batches(gaps: Tensor, epsilons: Tensor) -> float:
-    """The largest share of random batches that are not delta-ordered: Markov on gap / epsilon.
+    """An upper bound of the share of batches that are not delta-ordered: Markov on gap / epsilon.
 
     A batch that is not ordered has a gap of `rnc.theory.epsilon` or more (theorem 3). Epsilon
     depends on the labels of the batch, so Markov's inequality is applied to gap / epsilon. Its mean

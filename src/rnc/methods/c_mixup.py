@@ -4,9 +4,9 @@
     l ~ Beta(a, a)
     x = l x_i + (1 - l) x_j,    y = l y_i + (1 - l) y_j
 
-Beside the RnC loss: it makes data and has no loss of its own; near labels are mixed here, where
-RnC ranks near and far ones. The paper calls the two orthogonal and complementary and has no numbers
-of both; that `rnc compare` trains RnC on mixed data is our choice.
+Beside the RnC loss: C-Mixup makes data and has no loss of its own. It mixes samples of near labels,
+whereas RnC ranks near and far ones. The paper calls the two orthogonal and complementary and does
+not measure the combination; that `rnc compare` trains RnC on mixed data is our choice.
 """
 
 import math
@@ -34,8 +34,8 @@ def partner_probabilities(
 
     The bandwidth is in the units of the label distance, as published. None is 0.2 times the spread
     of these targets: the root of half the mean squared distance of two of them, which is the
-    standard deviation of a single target. `validate` looks for NaN and infinite values, and waits
-    once for a GPU.
+    standard deviation of a single target. `validate` checks for NaN and infinite values, which
+    synchronizes with a GPU once.
 
     >>> partner_probabilities(torch.tensor([20.0, 21.0, 60.0]), bandwidth=1.0).round(decimals=2)
     tensor([[0.6200, 0.3800, 0.0000],
@@ -79,9 +79,9 @@ def mix(
     """A batch and its targets, each sample mixed with a partner of near label; shapes stay.
 
     Whole numbers become float32. Targets on a circle, and angles, are mixed along the shorter way
-    around, so that a mixture may lie outside of 0 to period. A larger alpha mixes more evenly.
+    around, so a mixture may lie outside of 0 to period. A larger alpha mixes more evenly.
     `per_sample` draws a share for each sample, instead of one for the batch. Other options are
-    those of `partner_probabilities`. A generator on the CPU makes nothing wait for a GPU.
+    those of `partner_probabilities`. A generator on the CPU avoids synchronizing with a GPU.
 
     >>> x, y = mix(torch.rand(8, 3, 16, 16), torch.arange(8))
     >>> x.shape, y.shape, y.dtype
@@ -108,7 +108,7 @@ def mix(
 def mix_with(
     x: Tensor, targets: Tensor, partner: Tensor, share: Tensor, *, circle: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """A batch and its targets, mixed with given partners; nothing here waits for a GPU.
+    """A batch and its targets, mixed with given partners, without synchronizing with a GPU.
 
     Partners (n,) are from `partners`, and their share in a mixture, (n,) or (1,), is from
     `partner_share`. `circle` is the length of the circle that the targets are on, if they are.
@@ -117,14 +117,15 @@ def mix_with(
     step = y.double()[partner] - y.double()
     if circle is not None:
         step = (step + circle / 2).remainder(circle) - circle / 2
-    mixed = torch.lerp(x, x[partner], _like(share, x).to(x.dtype))
-    return mixed, (y + _like(share, y) * step).to(y.dtype)
+    mixed = torch.lerp(x, x[partner], _broadcastable(share, x).to(x.dtype))
+    return mixed, (y + _broadcastable(share, y) * step).to(y.dtype)
 
 
 def partner_share(alpha: float, number: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """1 - l, the share of the partner, which is Beta(a, a) as l is: (number,), float64.
+    """Random shares 1 - l of the partner, from Beta(a, a) as l is: (number,), float64.
 
-    By the inverse of its distribution, since torch draws no Beta from a given generator.
+    They are drawn through the inverse of the distribution function, since torch cannot draw Beta
+    numbers with a given generator.
     """
     device = "cpu" if generator is None else generator.device
     uniform = torch.rand(number, dtype=torch.float64, generator=generator, device=device)
@@ -151,5 +152,5 @@ def _log_weights(
     return (distances / (RELATIVE_BANDWIDTH * spread).clamp(min=1e-300)).square() / -2
 
 
-def _like(share: Tensor, rows: Tensor) -> Tensor:
+def _broadcastable(share: Tensor, rows: Tensor) -> Tensor:
     return share.reshape(-1, *[1] * (rows.dim() - 1))

@@ -69,8 +69,8 @@ class DinoHead(nn.Module):
     def forward(self, features: Tensor, *, learning: Tensor | None = None) -> Tensor:
         """One output per prototype, a cosine.
 
-        `learning` is the share of their gradient that reaches the prototypes: 0 in epoch 0, then 1.
-        As a tensor it can change where a CUDA graph repeats the step.
+        `learning` multiplies the gradient of the prototypes: 0 in epoch 0, then 1. It is a tensor,
+        since its value must be able to change between replays of a CUDA graph.
         """
         prototypes: Tensor = self.prototypes
         if learning is not None:
@@ -78,7 +78,7 @@ class DinoHead(nn.Module):
         return linear(unit_length(self.mlp(features)), unit_length(prototypes))
 
     def drop_prototype_gradient(self) -> None:
-        """Keep the prototypes where they are; call before each optimiser step of epoch 0."""
+        """Drop the prototypes' gradient; call before each optimiser step of epoch 0."""
         self.prototypes.grad = None
 
 
@@ -104,12 +104,12 @@ class DinoLoss(nn.Module):
         gather: bool = False,
         validate: bool = True,
     ) -> None:
-        """Start with centre 0, of which each step keeps the part centre_momentum.
+        """Start with centre 0. `centre_momentum` is the fraction of it that a step keeps.
 
-        The teacher's temperature goes in a line from warmup_temperature in epoch 0 to
+        The teacher's temperature changes linearly from warmup_temperature in epoch 0 to
         teacher_temperature in epoch warmup_epochs - 1, and stays there. With `gather`, under
-        torch.distributed, mean and centre are those of the global batch. `validate` looks for NaN
-        and infinite values, and waits for a GPU.
+        torch.distributed, mean and centre are those of the global batch. `validate` checks for NaN
+        and infinite values, which synchronizes with a GPU.
         """
         super().__init__()
         check_positive(
@@ -127,8 +127,8 @@ class DinoLoss(nn.Module):
     def forward(self, student: Tensor, teacher: Tensor, *, epoch: int = 0) -> Tensor:
         """The mean loss: student (n, v, k), teacher (n, w, k) -> (); w <= v are the first views.
 
-        There are v >= 2 views. No gradient reaches the teacher, whose temperature is that of the
-        epoch, from 0.
+        v is at least 2. No gradient reaches the teacher. Its temperature depends on the epoch,
+        counted from 0.
         """
         self._check(student, teacher)
         together = self.gather and world_size() > 1
@@ -158,7 +158,7 @@ class DinoLoss(nn.Module):
     @torch.no_grad()
     def _move_centre(self, teacher: Tensor, together: bool) -> None:
         rows = teacher.flatten(0, 1).to(self.centre.dtype)
-        # The count goes with the sums, so that processes may hold different numbers of rows.
+        # The count is reduced with the sums, since processes may hold different numbers of rows.
         sums = torch.cat([rows.sum(dim=0), rows.new_full((1,), rows.shape[0])])
         if together:
             dist.all_reduce(sums)
@@ -194,8 +194,8 @@ def make_teacher(student: Model) -> Model:
 def update_teacher(student: nn.Module, teacher: nn.Module, momentum: float | Tensor) -> None:
     """Move the teacher's parameters towards the student's: m * teacher + (1 - m) * student.
 
-    Buffers stay: the teacher's batch norms see batches of their own. A momentum may be a tensor on
-    the device of the models. Its value is then not checked, so that nothing waits for a GPU.
+    Buffers stay, since the teacher's batch norms see batches themselves. The momentum may be a
+    tensor on the device of the models. Its value is then not checked, to avoid a synchronization.
     """
     if not isinstance(momentum, Tensor):
         _check_share("momentum", momentum)
@@ -210,9 +210,9 @@ def update_teacher(student: nn.Module, teacher: nn.Module, momentum: float | Ten
         return
     if isinstance(momentum, Tensor):
         with torch.no_grad():
-            ways = torch._foreach_sub(theirs, ours)
-            torch._foreach_mul_(ways, (1 - momentum).to(ours[0].dtype))
-            torch._foreach_add_(ours, ways)
+            steps = torch._foreach_sub(theirs, ours)
+            torch._foreach_mul_(steps, (1 - momentum).to(ours[0].dtype))
+            torch._foreach_add_(ours, steps)
     else:
         get_ema_multi_avg_fn(momentum)(ours, theirs, 0)  # type: ignore[no-untyped-call]
 
@@ -251,10 +251,10 @@ def _check_share(name: str, value: float) -> None:
 
 
 class DinoObjective(Objective):
-    """A student that follows its own moving average, the teacher, which becomes the encoder.
+    """A student that learns from its own moving average, the teacher, which becomes the encoder.
 
-    The schedules are computed on the device, from a count of updates that is a tensor: a CUDA graph
-    repeats addresses, not numbers.
+    The schedules are computed on the device from a tensor that counts updates. A CUDA graph reads
+    the tensor again at each replay, but would repeat a Python number as it was.
     """
 
     done: Tensor
@@ -276,19 +276,20 @@ class DinoObjective(Objective):
             validate=False,
         )
         self.updates = setup.updates
-        # As published for long training; in a short one the teacher must forget its first weights.
+        # 0.996 is published for long training. In a short one, the teacher would still hold much of
+        # its first weights at the end, so it moves faster.
         short = min(0.996, max(0.0, 1 - 20 / setup.updates))
         self.base = 0.996 if options.original else short
         self.register_buffer("done", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("learning", torch.zeros(()))  # of the prototypes: not in epoch 1
+        self.register_buffer("learning", torch.zeros(()))  # prototypes do not learn in epoch 0
 
     def compile_encoder(self) -> None:
-        """Encode by compiled code, in student and teacher."""
+        """Compile the encoders of student and teacher."""
         super().compile_encoder()
         self.teach = compiled(self.teacher)
 
     def forward(self, views: Tensor, labels: BatchLabels) -> Tensor:
-        """The loss of a batch; targets are not looked at."""
+        """The loss of a batch; targets are ignored."""
         student = self.projection(self.features(views), learning=self.learning)
         with torch.no_grad():
             rows = self.teacher_projection(self.teach(views.flatten(0, 1)))

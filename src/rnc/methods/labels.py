@@ -24,7 +24,7 @@ class Grid(NamedTuple):
 def label_grid(
     low: PerTarget, high: PerTarget, step: PerTarget = None, *, targets: Tensor | None = None
 ) -> Grid:
-    """The classes that the head `dex` has for training targets, or for targets from low to high.
+    """The classes of the head `dex` for given training targets, or for targets from low to high.
 
     >>> label_grid(-20, 49)
     Grid(low=(-20.0,), step=(1.0,), bins=(70,))
@@ -53,11 +53,11 @@ def to_classes(
 ) -> Tensor:
     """The class of each target, as the head `dex` has it: (n,) or (n, t) -> (n, t), whole numbers.
 
-    With several targets, a class is the tuple of bins, which is a row. Angles are no different: a
-    bin per angle, where 359 and 0 degrees are far apart. The lowest class centre is low, and the
-    last one is the first at or above high; targets beyond them count as the nearest class. A step
-    of None is 1 for whole ends at most 200 apart, otherwise (high - low) / 100. `validate` looks
-    for NaN, which would be class 0, and waits once for a GPU.
+    With several targets, a class is a row: one bin per target. Angles are binned like any other
+    target, so 359 and 0 degrees are far apart. The lowest class centre is low, and the last one is
+    the first at or above high; targets beyond them count as the nearest class. A step of None is 1
+    for whole ends at most 200 apart, otherwise (high - low) / 100. `validate` checks for NaN, which
+    would become class 0; the check synchronizes with a GPU once.
 
     >>> to_classes(torch.tensor([-3.0, 0.4, 0.5, 99.0]), low=0, high=10)[:, 0]
     tensor([ 0,  0,  1, 10])
@@ -84,7 +84,7 @@ def grid_classes(rows: Tensor, grid: Grid) -> Tensor:
 
 
 def check_positive(**values: float) -> None:
-    """Raise for a value that is not a positive number, by its name."""
+    """Raise if a value is not a positive number; the message gives its name."""
     for name, value in values.items():
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be a positive number; got {value}.")
@@ -99,9 +99,9 @@ def check_labels(targets: Tensor, caller: str, features: Tensor | None = None) -
 
 
 def first_of_each(distances: Tensor, order: Tensor | None = None) -> Tensor:
-    """One row per distinct label, that of lowest order: label distances (n, n) -> (n,), True there.
+    """Mask of one row per distinct label, that of lowest order: label distances (n, n) -> (n,).
 
-    No shape depends on values, so nothing waits for a GPU.
+    No shape depends on values, so the mask needs no synchronization with a GPU.
     """
     if order is None:
         order = torch.arange(distances.shape[0], device=distances.device)

@@ -11,8 +11,8 @@ FDS, feature distribution smoothing: features take on statistics of the bins aro
     m'_b, s'_b^2 = averages of both over bins, weighted by K
     z = (v - m_b) r + m'_b,    r^2 = s'_b^2 / s_b^2 within 0.1 .. 10
 
-Beside the RnC loss: both use that near labels are alike, as RnC does, but neither shapes the order
-of the features. They are added to the training of a head.
+Beside the RnC loss: LDS and FDS assume that near labels are alike, as RnC does, but neither shapes
+the order of the features. They are added to the training of a head.
 """
 
 from typing import Literal, get_args
@@ -52,9 +52,9 @@ def lds_weights(
     with samples, once. "sqrt_inv" weighs by 1 / sqrt of the count, "inverse" by 1 / count. The
     window is that of `label_window`; kernel None smooths nothing.
 
-    `original` is as published. One target, cut to whole numbers 0 .. 120. The tails of the Gaussian
-    fold back into the window; with "inverse", smoothed counts are cut to whole numbers and bins
-    without samples count 5.
+    `original` does as the published code. It takes one target, cut to whole numbers 0 .. 120. The
+    tails of the Gaussian fold back into the window. With "inverse", smoothed counts are cut to
+    whole numbers and bins without samples count 5.
 
     >>> lds_weights(torch.tensor([20.0, 20.0, 20.0, 20.0, 60.0]), kernel=None)
     tensor([0.8333, 0.8333, 0.8333, 0.8333, 1.6667], dtype=torch.float64)
@@ -110,7 +110,7 @@ def label_window(
 
 
 def _density(rows: Tensor, grid: Grid, reweight: Reweight, window: Tensor) -> Tensor:
-    """The smoothed number of samples around each sample, over the bins that have any."""
+    """The smoothed number of samples around each sample, from the bins that have samples."""
     classes = grid_classes(rows.cpu(), grid)
     bins, bin_of, counts = torch.unique(classes, dim=0, return_inverse=True, return_counts=True)
     numbers = _numbers(counts.double(), reweight)
@@ -186,17 +186,17 @@ class FDS(Calibration):
         """Start without statistics: features stay as they are.
 
         Bins are those of the head `dex` from low to high; labels beyond count as the nearest. The
-        window is that of `label_window`. `validate` raises for NaN and infinite values, which waits
-        once for a GPU. Without it they are left out of the statistics.
+        window is that of `label_window`. `validate` raises for NaN and infinite values, which
+        synchronizes with a GPU once. Without it, they are left out of the statistics.
 
         `momentum` is the part of a bin's statistics that stays at the end of an epoch; 0.9 is what
-        the released code runs with. None is its other option, cumulative statistics: the means over
-        all epochs, each counting as many samples as it had in the bin.
+        the released code runs with. None is its other option, cumulative statistics: means over all
+        epochs, each weighted by the number of samples that it had in the bin.
 
-        `original` is as published, for whole labels. The smoothed statistics are an epoch older
-        than the others; bins without samples join in with mean 0 and variance 1; the Gaussian is
-        folded; labels beyond the bins count only beside one in the last bin. It does not change the
-        momentum.
+        `original` does as the published code, for whole labels. The smoothed statistics are an
+        epoch older than the others; bins without samples are smoothed in with mean 0 and variance
+        1; the Gaussian is folded; labels beyond the bins count only if the edge bin next to them
+        has a label, too. `original` does not change the momentum.
         """
         super().__init__()
         if d < 1 or not (momentum is None or 0 <= momentum <= 1):
@@ -220,7 +220,7 @@ class FDS(Calibration):
         self.register_buffer("epochs", torch.zeros((), dtype=torch.long))
         self.register_buffer("neighbours", _neighbours(bins, size), persistent=False)
         self.shares: list[float] = (window / window.sum()).tolist()
-        # No buffer: DDP would overwrite it with that of the first process at every step.
+        # Not a buffer: DDP would overwrite it with that of rank 0 at every step.
         self._sums: Tensor | None = None
 
     def forward(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -240,25 +240,25 @@ class FDS(Calibration):
         self._collect(*self._rows(features, targets))
 
     def calibrate(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Features with the statistics of the bins around their own, of the same shape.
+        """Features moved to the smoothed statistics of their bin, of the same shape.
 
-        Those of a bin without statistics, or without variance, stay. Half precision gives float32.
+        Features of a bin without statistics or variance stay. Half precision gives float32.
         """
         return self._calibrated(*self._rows(features, targets)).reshape(features.shape)
 
     @torch.no_grad()
     def finish_epoch(self) -> None:
-        """Take in what was collected since the last call; every process must call it."""
+        """Update the statistics by what was collected since the last call, in every process."""
         bins, d = self.mean.shape
         if self._sums is None:
             sums = self.mean.new_zeros(bins + 2, 1 + 2 * d)
         else:
             sums = self._sums.clone()
-            self._sums.zero_()  # it stays where it is: a CUDA graph writes there
+            self._sums.zero_()  # in place, since a CUDA graph writes to this address
         if world_size() > 1:
             dist.all_reduce(sums)
         if self.original:
-            # Published code smooths before the update, but not what it has started with.
+            # The published code smooths before the update, except in the first epoch.
             if self.epochs > 0:
                 self._smooth(torch.ones_like(self.count))
             self._update(self._join(sums), self.epochs > 0)
@@ -273,7 +273,7 @@ class FDS(Calibration):
         values = rows.double().masked_fill(~good[:, None], 0.0)
         numbers = torch.cat([good[:, None].double(), values, values.square()], dim=1)
         if self._sums is None:
-            # Two more bins for the labels beyond.
+            # Two more bins: for labels below the first bin and above the last.
             self._sums = numbers.new_zeros(self.mean.shape[0] + 2, numbers.shape[1])
         self._sums.index_add_(0, bins.nan_to_num().long() + 1, numbers)
 
@@ -296,14 +296,14 @@ class FDS(Calibration):
         return torch.where(moves, moved, rows)
 
     def _join(self, sums: Tensor) -> Tensor:
-        """Add the labels beyond the bins to the edge bins; (bins + 2, .) -> (bins, .)."""
+        """Add the sums of labels beyond the bins to the edge bins: (bins + 2, .) -> (bins, .)."""
         below, above, sums = sums[0], sums[-1], sums[1:-1].clone()
         for edge, beyond in ((sums[0], below), (sums[-1], above)):
             edge += beyond * (edge[0] > 0) if self.original else beyond
         return sums
 
     def _update(self, sums: Tensor, known: Tensor) -> None:
-        """Move the statistics of the bins that have samples; those not known are replaced."""
+        """Update the statistics of bins with samples; momentum applies to `known` bins only."""
         d = self.mean.shape[1]
         n = sums[:, :1]
         mean = sums[:, 1 : 1 + d] / n.clamp(min=1)
@@ -318,7 +318,7 @@ class FDS(Calibration):
         self.count += n[:, 0]
 
     def _smooth(self, weight: Tensor) -> None:
-        """Average the statistics over the bins around each, as far as these have weight."""
+        """Average the statistics over the window around each bin, with weights of the bins."""
         columns = list(zip(self.shares, self.neighbours.unbind(1), strict=True))
         total = sum(share * weight[column] for share, column in columns)
         total = torch.as_tensor(total).clamp(min=1e-300)[:, None]
@@ -328,7 +328,7 @@ class FDS(Calibration):
             self.get_buffer(f"smooth_{name}").copy_(sums / total)
 
     def _rows(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows (n, d) and their bins (n,): -1 and the number of bins are beyond them."""
+        """Rows (n, d) and their bins (n,): -1 is below all bins, the number of bins above."""
         rows, labels = as_rows(features, targets, "FDS")
         if rows.shape[1] != self.mean.shape[1] or labels.shape[1] != 1:
             raise ValueError(

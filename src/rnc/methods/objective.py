@@ -1,11 +1,11 @@
-"""What a stage of training minimises: a module that holds all that is trained and remembered.
+"""What a stage of training minimises: a module with all that the stage trains and remembers.
 
     loss = objective(views, labels)   views (n, v, ...) of this process -> the loss of the batch of
-                                      all processes, the same number in each; but for DINO it is
+                                      all processes, the same number in each. Except for DINO, it is
                                       objective.loss_of(objective.features(views), labels)
-    objective.after_update()          after every step of the optimizer, without a wait for a GPU
+    objective.after_update()          after every optimizer step; must not synchronize with a GPU
     objective.after_epoch()           after every epoch
-    objective.finish()                after the last epoch: leaves in the model the result
+    objective.finish()                after the last epoch: writes the result into the model
 
 Encoder and head belong to the model. Everything else belongs to the objective: it is written into
 checkpoints and dropped when the stage is done.
@@ -48,7 +48,7 @@ class MethodOptions:
 
 @dataclass(frozen=True)
 class MethodSetup:
-    """What a method is made for."""
+    """What a method needs to know about the training stage."""
 
     d: int
     """Number of features."""
@@ -60,11 +60,11 @@ class MethodSetup:
     """Whether several processes train, each with a part of the batch."""
     options: MethodOptions = MethodOptions()
     views: int = 1
-    """Of a sample in a batch."""
+    """Number of views of each sample in a batch."""
 
 
 class BatchLabels:
-    """What is known about the samples of a step beside their views.
+    """Targets and weights of the samples of a step.
 
     Neither a tuple nor a dataclass, because Fabric would round their tensors to the training
     precision.
@@ -79,18 +79,18 @@ class BatchLabels:
     ) -> None:
         self.targets = targets
         self.weights = weights
-        """What each sample counts in the loss of a head, (n,); None where all count alike."""
+        """The weight of each sample in the loss of a head, (n,); None if all count alike."""
         self.sample_weights = sample_weights
-        """The part of it that the data give, (n,): it counts in a loss of the features, too."""
+        """The factor of `weights` that comes from the data, (n,). Losses of features use it."""
         self.upper = upper
         """The upper ends of targets that are known in part, (n, t); targets are the lower ones."""
 
 
 class Objective(nn.Module):
-    """What the objectives share: an encoder, and nothing to do after a step."""
+    """Base class of the objectives: an encoder, and nothing to do after a step."""
 
     hint = ""
-    """A further remedy, for the error about a loss that is not finite."""
+    """Further advice for the error about a loss that is not finite."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Objective(nn.Module):
         self.encode: Callable[[Tensor], Tensor] = encoder.__call__
 
     def compile_encoder(self) -> None:
-        """Encode by compiled code. The loss is not compiled: its GPU kernel is as fast."""
+        """Compile the encoder. The loss is not compiled, since its GPU kernel is as fast."""
         self.encode = compiled(self.encoder)
 
     def features(self, views: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class Objective(nn.Module):
         """Leave the result of the stage in the model."""
 
     def own_state(self) -> dict[str, Tensor]:
-        """All that is remembered, without the model."""
+        """The state dict without the model's encoder and head."""
         return {
             name: value
             for name, value in self.state_dict().items()
@@ -132,7 +132,7 @@ class Objective(nn.Module):
         }
 
     def load_own_state(self, own: dict[str, Tensor]) -> None:
-        """Put back what `own_state` gave."""
+        """Load what `own_state` returned."""
         self.load_state_dict(self.state_dict() | own)
 
 
@@ -153,10 +153,10 @@ class FeatureObjective(Objective):
 
 
 def weighed(loss: PairLoss, features: Tensor, labels: BatchLabels) -> Tensor:
-    """A loss of features, with `weights` of the data and `upper` ends where there are some."""
+    """A loss of features, called with the data's `weights` and `upper` ends if there are any."""
     more = {"weights": labels.sample_weights, "upper": labels.upper}
     more = {name: values for name, values in more.items() if values is not None}
-    takes_more: Callable[..., Tensor] = loss  # its method says so, as `MethodSpec.weighted`
+    takes_more: Callable[..., Tensor] = loss  # checked before, by `MethodSpec.weighted`
     return takes_more(features, labels.targets, **more)
 
 
@@ -171,10 +171,10 @@ class Calibration(nn.Module):
 
 
 class HeadObjective(Objective):
-    """The loss of a head, with whatever is added to it: further losses and their weights.
+    """The loss of a head, plus further losses, each times its weight.
 
-    The encoder is nn.Identity where the views are features already. `weighted` says whether LDS
-    weighs samples, which the weights of the data do anyway, and `gather` whether several processes
+    The encoder is nn.Identity if the views are features already. `weighted` says whether LDS weighs
+    samples; the weights of the data count in any case. `gather` says whether several processes
     train.
     """
 
@@ -203,7 +203,7 @@ class HeadObjective(Objective):
         return loss
 
     def after_epoch(self) -> None:
-        """Make the statistics of this epoch those of the next."""
+        """Let the calibration update its statistics for the next epoch."""
         if self.calibration is not None:
             self.calibration.finish_epoch()
 
@@ -221,12 +221,12 @@ class HeadObjective(Objective):
 
 
 def compiled(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The compiled module as a function: as a module it would count as a part of the objective."""
+    """The compiled module as a function, so that the objective does not register it again."""
     return partial(torch.compile(module, dynamic=False))
 
 
 def global_loss(function: PairLoss, *, gather: bool) -> PairLoss:
-    """A function of the caller's that is given the samples of all processes.
+    """A loss function of the caller, wrapped so that it gets the samples of all processes.
 
     `gather` says whether several processes train, each with a part of the samples.
     """

@@ -7,8 +7,8 @@
 
 The first mean, the tightness, is over samples whose label occurs more than once.
 
-Beside the RnC loss: it pushes labels apart in proportion to their distance but never compares two
-distances, so it asks for spread and not for order. It is added to the loss of a head.
+Beside the RnC loss: Ordinal Entropy pushes labels apart in proportion to their distance but never
+compares two distances, so it asks for spread and not for order. It is added to the loss of a head.
 """
 
 import torch
@@ -31,11 +31,12 @@ def ordinal_entropy_loss(
 ) -> Tensor:
     """Tightness minus diversity of a batch: low when labels are compact and far apart.
 
-    Finite for finite input: without a label that occurs twice the tightness is 0, and without
-    two distinct labels the diversity is. Features, targets, `label_distance` and `validate` are as
-    for `rnc_loss`. Without `centres`, every sample is a centre and there is no tightness, which the
-    authors do for labels that hardly ever repeat. `original` is as published: the tightness is over
-    samples that are not on their centre, and NaN where all are, as when all labels are distinct.
+    The loss is finite for finite input: if no label occurs twice, the tightness is 0; if all labels
+    are equal, the diversity is 0. Features, targets, `label_distance` and `validate` are as for
+    `rnc_loss`. Without `centres`, every sample is a centre and there is no tightness, as for the
+    authors' data of labels that hardly ever repeat. `original` does as the published code: the
+    tightness is over samples that are not on their centre, and NaN if all are, as for distinct
+    labels only.
 
     >>> ages, features = torch.tensor([20.0, 20.0, 40.0, 70.0]), torch.eye(4)
     >>> ordinal_entropy_loss(features, ages) > ordinal_entropy_loss(features[[0, 0, 2, 3]], ages)
@@ -70,6 +71,6 @@ def _diversity(unit: Tensor, distances: Tensor, kept: Tensor) -> Tensor:
     pairs = (kept[:, None] & kept[None, :]).triu(diagonal=1)
     low = distances.masked_fill(~pairs, torch.inf).min()
     high = distances.masked_fill(~pairs, 0.0).max()
-    # Without a pair, low is infinite, but then nothing is left of the weights.
+    # Without a pair, low is infinite, but then all weights are masked.
     weights = ((distances - low) / high).masked_fill(~pairs | (high == 0), 0.0)
     return (weights * -negative_l2(unit, unit)).sum() / pairs.sum().clamp(min=1)

@@ -23,7 +23,7 @@ class ProjectionHead(nn.Module):
     ) -> None:
         """Make the two layers, with d between them where hidden is None.
 
-        `normalize` gives a projection length 1, which SupCon needs and SimCLR does itself.
+        `normalize` scales projections to length 1. SupCon needs that; SimCLR's loss does it itself.
         """
         super().__init__()
         hidden = d if hidden is None else hidden

@@ -1,4 +1,4 @@
-"""A queue of earlier samples, which a small batch is contrasted with beside itself.
+"""A queue of earlier samples: a small batch is contrasted with them as well as with itself.
 
 Cross-batch memory (Wang 2020, arXiv:1912.06798): features of earlier steps are kept without
 gradient. They come from weights that are some steps old. The lower the rate and the shorter the
@@ -32,8 +32,8 @@ class ContrastLoss(Protocol):
 class QueuedLoss(nn.Module):
     """A loss of features and targets that remembers the samples of earlier calls.
 
-    It keeps the last `setup.options.queue` samples of all processes, in all their views. What it
-    keeps is part of its state, so that a training that is continued has it.
+    It keeps the last `setup.options.queue` samples of all processes, in all their views. The queue
+    is part of the state dict, so a resumed training has it.
 
     >>> from rnc.loss import rnc_loss
     >>> from rnc.methods.objective import MethodOptions
@@ -53,7 +53,7 @@ class QueuedLoss(nn.Module):
         super().__init__()
         self.loss, self.gather = loss, setup.gather
         self.capacity = setup.options.queue * setup.views
-        self.seen = 0  # rows so far: a number of the host, since a tensor would make it wait
+        self.seen = 0  # rows so far; not a tensor, since reading one synchronizes with a GPU
         t = setup.targets.shape[1]
         self.register_buffer("features", torch.zeros(self.capacity, setup.d))
         self.register_buffer("targets", torch.zeros(self.capacity, t, dtype=torch.float64))
@@ -65,7 +65,7 @@ class QueuedLoss(nn.Module):
         return self.features[:filled], self.targets[:filled]
 
     def forward(self, features: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The loss of a batch, whose samples then take the place of the oldest."""
+        """The loss of a batch. Then its samples replace the oldest ones in the queue."""
         loss = self.loss(features, targets, weights=weights, queue=self.kept)
         self._keep(features.detach(), targets)
         return loss
@@ -77,15 +77,15 @@ class QueuedLoss(nn.Module):
             new_features, new_targets, _ = gather_rows(new_features, new_targets)
         count = len(new_features)
         places = torch.arange(self.seen, self.seen + count, device=features.device) % self.capacity
-        last = slice(max(0, count - self.capacity), None)  # the others would be gone at once
+        last = slice(max(0, count - self.capacity), None)  # rows before would be overwritten
         self.features[places[last]] = new_features[last].to(self.features.dtype)
         self.targets[places[last]] = new_targets[last]
         self.seen += count
 
     def get_extra_state(self) -> Tensor:
-        """How many rows there were, for the state of the module."""
+        """The number of rows so far, for the state dict."""
         return torch.tensor(self.seen)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Go on from what `get_extra_state` gave."""
+        """Restore the number of rows from the state dict."""
         self.seen = int(state)

@@ -35,17 +35,17 @@ def ranksim_loss(
 ) -> Tensor:
     """RankSim loss of a batch: 0 when the samples around each one rank alike by feature and label.
 
-    A sum over anchors, so it grows with the number of distinct labels. The gradient is not linear
-    in the weight of the loss, so that only this scale keeps the meaning of published weights:
-    100 with interpolation 2 for ages. A batch with one distinct label has loss 0.
+    The loss is a sum over anchors, so it grows with the number of distinct labels. Its gradient is
+    not linear in the weight of the loss, so only the sum keeps the meaning of published weights,
+    such as 100 with interpolation 2 for ages. A batch with one distinct label has loss 0.
 
     Features are (n, d), or (n, v, d), where one view stands for its sample. `label_distance` and
-    `validate` are as for `rnc_loss`. The generator draws the sample of each label. None takes the
-    first in the batch, or draws from torch's own generator where `original`.
+    `validate` are as for `rnc_loss`. The generator draws the sample of each label. Without one, the
+    first in the batch is taken; with `original`, torch's global generator draws.
 
-    `original` is as published. Ties of ranks are broken in any order, instead of sharing their
-    average rank, which splits ages at the same distance; the sample of each label is drawn at
-    random; only one target.
+    `original` does as the published code: tied ranks are broken in any order instead of sharing
+    their average rank, which splits ages at the same distance; the sample of each label is drawn at
+    random; there is only one target.
 
     >>> ages = torch.tensor([20.0, 30.0, 45.0])
     >>> in_order = torch.tensor([[1.0, 0.0], [0.9, 0.4], [0.0, 1.0]])
@@ -75,7 +75,7 @@ def ranksim_loss(
 
 
 def _draw(distances: Tensor, always: bool, generator: torch.Generator | None) -> Tensor | None:
-    """A random order of the rows, or None for theirs."""
+    """A random order of the rows, or None to keep the order of the batch."""
     if generator is None and not always:
         return None
     device = distances.device if generator is None else generator.device
@@ -85,7 +85,7 @@ def _draw(distances: Tensor, always: bool, generator: torch.Generator | None) ->
 def _ranks(rows: Tensor, ties: bool) -> Tensor:
     """The rank of each number in its row, from 1 for the largest: (n, m) -> (n, m).
 
-    Where `ties`, equal numbers share their average rank. That keeps the sum of the ranks, and does
+    With `ties`, equal numbers share their average rank. That keeps the sum of the ranks and does
     not depend on the order of the batch.
     """
     ranking = rank(rows)

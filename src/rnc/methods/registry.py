@@ -1,8 +1,8 @@
 """The methods by name: what shapes a representation, and what is added to a head's loss.
 
 A method is one file in this folder and one entry here. Configuration, training, speed, search,
-comparisons, help texts and docs/choosing.md read the entry; none of them knows a name. An entry
-that a script adds to a dict is a name for FitConfig and RnCRegressor in that process.
+comparisons, help texts and docs/choosing.md read the entry; none of them knows a method by name. A
+script may add an entry to a dict; then FitConfig and RnCRegressor accept its name in that process.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from rnc.methods.supcon import supcon_objective
 
 @dataclass(frozen=True)
 class Limits:
-    """What a method cannot do. A reason is the end of a sentence that starts with its name."""
+    """What a method cannot do. A reason completes a sentence that starts with the method's name."""
 
     several_targets: str = ""
     """Why it needs a single target; "" where it does not."""
@@ -53,7 +53,7 @@ class MethodSpec:
     """Its limits with original=True; None where that changes nothing."""
 
     def limits_with(self, *, original: bool) -> Limits:
-        """Its limits with original=True or without."""
+        """Its limits, with or without original=True."""
         return self.original if original and self.original is not None else self.limits
 
 
@@ -62,10 +62,10 @@ class ObjectiveSpec(MethodSpec):
     """What shapes the representation in schemes probe and finetune. Give `term` or `make`."""
 
     term: Callable[[MethodSetup], PairLoss] | None = None
-    """Makes the loss of the features where that is all there is. Scheme regularize may then add it
-    to the head's loss."""
+    """Makes the loss of the features, if the objective is only that. Scheme regularize may then add
+    it to the head's loss."""
     make: Callable[[nn.Module, MethodSetup], Objective] | None = None
-    """Makes the objective of an encoder where more is trained or remembered."""
+    """Makes the objective of an encoder, if it trains or remembers more than the encoder."""
     bound: Callable[..., Tensor] | None = None
     """Targets, `views` and `label_distance` -> the lowest value that the loss can take."""
     lr: float = 0.05
@@ -76,14 +76,14 @@ class ObjectiveSpec(MethodSpec):
     """How many rows (samples x views) a batch needs."""
     uses_targets: bool = True
     partial: bool = False
-    """Whether its loss takes targets that are known in part: from `targets` to `upper`, (n, t)."""
+    """Whether its loss takes targets that are known in part, from `targets` to `upper`, (n, t)."""
     temperature: str | None = None
     """The field of FitConfig that is its temperature."""
     queued: bool = False
-    """Whether its term contrasts with a queue of earlier samples, as `QueuedLoss` keeps it."""
+    """Whether its term can contrast with the queue of earlier samples that `QueuedLoss` keeps."""
     whole: str = ""
-    """Why the encoder must see a batch at once, not in chunks: the end of a sentence that starts
-    with its name."""
+    """Why the encoder must see a batch at once, not in chunks. It completes a sentence that starts
+    with the method's name."""
 
     def __post_init__(self) -> None:
         _check_one(self.title, term=self.term, make=self.make)
@@ -106,13 +106,13 @@ class RegularizerSpec(MethodSpec):
     """What is added to a head's loss while the encoder trains. Give `term` or `calibration`."""
 
     term: Callable[[MethodSetup], PairLoss] | None = None
-    """Makes a loss of the features that is added. It sees the samples of all processes."""
+    """Makes the loss of the features that is added. It sees the samples of all processes."""
     calibration: Callable[[MethodSetup], Calibration] | None = None
     """Makes a module that changes the features which the head sees."""
     weight: float | None = None
-    """Of the term by default, beside a head's loss in standard deviations of the targets."""
+    """Default weight of the term, for a head's loss in standard deviations of the targets."""
     published_weight: float | None = None
-    """Of the term with original=True, as published; None is the same."""
+    """Weight of the term with original=True, as published; None is the same as `weight`."""
 
     def __post_init__(self) -> None:
         _check_one(self.title, term=self.term, calibration=self.calibration)
@@ -133,10 +133,10 @@ def _check_one(title: str, **makers: object) -> None:
 def _term(
     loss: Callable[..., Tensor], *options: str, queued: bool = False
 ) -> Callable[[MethodSetup], PairLoss]:
-    """Makes the loss with these fields of MethodOptions; "gather" is that of the setup.
+    """A function that makes the loss with these fields of MethodOptions, or "gather" of the setup.
 
-    If `queued`, it has a queue where the options ask for one. It is not validated: training raises
-    for a loss that is not finite, with a remedy.
+    If `queued`, the loss has a queue if the options ask for one. It does not validate its input,
+    since training raises for a loss that is not finite and says what to do.
     """
 
     def make(setup: MethodSetup) -> PairLoss:
@@ -160,13 +160,13 @@ _contrast = partial(ObjectiveSpec, temperature="contrast_temperature", limits=_G
 LDS = MethodSpec(
     title="LDS",
     uses_bins=True,
-    weighted=True,  # both are multiplied
+    weighted=True,  # its weights are multiplied by those of the data
     limits=Limits(circular_labels=_ON_A_LINE, graphable=True),
     original=Limits(
         several_targets="as published has one target", circular_labels=_ON_A_LINE, graphable=True
     ),
 )
-"""The weights of samples, which go with any objective and regularizer."""
+"""Weights of samples, which combine with any objective and regularizer."""
 
 OBJECTIVES: dict[str, ObjectiveSpec] = {
     "rnc": ObjectiveSpec(
@@ -206,7 +206,7 @@ REGULARIZERS: dict[str, RegularizerSpec] = {
         title="RankSim",
         term=_term(ranksim_loss, "label_distance", "original"),
         weight=0.1,
-        # For errors in years. Beside an error in standard deviations it leaves nothing of it.
+        # Published for errors in years. An error in standard deviations would vanish beside it.
         published_weight=100.0,
         limits=_GRAPHABLE,
         original=Limits(
@@ -236,4 +236,4 @@ def _given_to_train(encoder: nn.Module, setup: MethodSetup) -> Objective:
 
 
 OWN = ObjectiveSpec(title="own", make=_given_to_train)
-"""Objective "own": a function that Python code gives, about which nothing is known."""
+"""Objective "own": a function passed from Python, so nothing is known about its limits."""

@@ -4,8 +4,8 @@
     P_i  = the other views of the sample of i
     L    = mean_i mean_{p in P_i} [ log sum_{k != i} exp(s_ik) - s_ip ]
 
-Beside the RnC loss: it sees no labels, so all other samples are equally far. It is SupCon where
-every sample is a class of its own.
+Beside the RnC loss: NT-Xent sees no labels, so all other samples are equally far. It is SupCon with
+every sample as a class of its own.
 """
 
 import torch
@@ -32,10 +32,10 @@ def ntxent_loss(
 ) -> Tensor:
     """NT-Xent loss of a batch: low when views of a sample are alike, and no others are.
 
-    Finite for finite input; half precision gives a float32 result. Mean over the anchors, where
-    the authors' TensorFlow code adds up both directions: twice as much. Features are (n, v, d) with
-    v >= 2 views of each sample; the loss normalises them. `weights` (n,) of the anchors, `gather`
-    and `validate` are as for `rnc_loss`.
+    The loss is finite for finite input; half precision gives a float32 result. It is the mean over
+    the anchors. The authors' TensorFlow code adds up both directions, which is twice as much.
+    Features are (n, v, d) with v >= 2 views of each sample; the loss normalises them. `weights`
+    (n,) of the anchors, `gather` and `validate` are as for `rnc_loss`.
 
     >>> x = torch.randn(8, 1, 16)
     >>> ntxent_loss(torch.cat([x, x], dim=1)) < ntxent_loss(torch.cat([x, x.flip(0)], dim=1))
@@ -47,7 +47,7 @@ def ntxent_loss(
             f"{tuple(features.shape)}. Augment each sample twice and stack the views."
         )
     samples = torch.arange(features.shape[0], device=features.device)
-    if gather and world_size() > 1:  # a number of its own for each sample of each process
+    if gather and world_size() > 1:  # unique numbers across all processes
         samples = samples * world_size() + dist.get_rank()
     rows = as_rows(features, samples, "ntxent_loss")
     if validate:
@@ -67,7 +67,7 @@ def simclr_objective(encoder: nn.Module, setup: MethodSetup) -> FeatureObjective
         targets: Tensor,
         weights: Tensor | None = None,
         upper: Tensor | None = None,
-    ) -> Tensor:  # targets, exact or not, are not looked at
+    ) -> Tensor:  # targets are ignored, whether exact or not
         return ntxent_loss(
             projections,
             weights=weights,

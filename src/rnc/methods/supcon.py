@@ -5,8 +5,8 @@
     L_i  = mean_{p in P_i} [ log sum_{k != i} exp(s_ik) - s_ip ],    0 where P_i is empty
     L    = temperature / base_temperature * mean_i L_i      weighted, if the samples have weights
 
-Beside the RnC loss: a label is a class, so all that is not a positive is equally far. L_i is the
-RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
+Beside the RnC loss: a label is a class here, so all samples that are not positives are equally far.
+L_i is the RnC loss of the anchor over its nearest rank only, `rnc_loss(..., positives=1)`.
 """
 
 import torch
@@ -37,9 +37,9 @@ def supcon_loss(
 ) -> Tensor:
     """SupCon loss of a batch: low when features of one class are alike, and no others are.
 
-    Finite for finite input; half precision gives a float32 result. An anchor whose class occurs
-    once has loss 0 and counts in the mean. Reduction "none" gives one loss per anchor: (n,) or
-    (n, v). `weights` of the anchors, `gather` and `validate` are as for `rnc_loss`.
+    The loss is finite for finite input; half precision gives a float32 result. An anchor whose
+    class occurs once has loss 0 and counts in the mean. Reduction "none" gives one loss per anchor:
+    (n,) or (n, v). `weights` of the anchors, `gather` and `validate` are as for `rnc_loss`.
 
     Features are (n, d), or (n, v, d) for v views of each sample; every view is an anchor. They have
     length 1, as `ProjectionHead` makes them; the loss does not normalise. Classes are (n,), or
@@ -72,9 +72,9 @@ def class_contrast(
     caller: str,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Mean of L_i, or each L_i, where rows with equal targets are of one class.
+    """The mean of L_i, or each L_i. Rows with equal targets are of one class.
 
-    Weights are those of the rows, (n,): of the mean, or factors of each L_i.
+    `weights` (n,) are those of the rows: they weigh the mean, or multiply each L_i.
     """
     check_positive(temperature=temperature)
     if reduction not in ("mean", "none"):
@@ -107,7 +107,7 @@ def class_contrast(
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """In float64, since the temperature multiplies the rounding of the product."""
+    """Dot products in float64, since dividing by a small temperature magnifies rounding."""
     return a.double() @ b.double().T
 
 
