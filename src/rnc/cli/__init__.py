@@ -1,4 +1,4 @@
-"""The command `rnc`: translation only. Flags become a FitConfig, records become a progress bar.
+"""The command `rnc`. It only translates: flags into a FitConfig, records into a progress bar.
 
 One file for each group of commands. A command imports what it needs when it runs, and the flags
 that FitConfig gives it are made when it is called, so that `rnc --help` answers at once.
@@ -34,14 +34,14 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 _TRAINING: dict[str, Callable[..., None]] = {
     command.__name__: command for command in (fit, search, compare, reproduce)
 }
-"""Commands with a flag per field of FitConfig, whose import costs seconds."""
+"""Commands with a flag per field of FitConfig. Importing FitConfig takes seconds."""
 
 
 class _Commands(TyperGroup):
-    """Gives a training command its flags when it is called."""
+    """The group of commands. It builds the flags of a training command when that is called."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """The command that the arguments name, and the arguments that are left for it."""
+        """The command that the arguments name, and the remaining arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in _TRAINING:
             with console.status("Loading PyTorch"):

@@ -1,4 +1,4 @@
-"""`python -m rnc.cli`, as torchrun needs it."""
+"""`python -m rnc.cli`: the form of the command that torchrun can start."""
 
 from rnc.cli import main
 

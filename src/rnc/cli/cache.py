@@ -1,4 +1,4 @@
-"""Commands about the image cache: what is in it, and how to clear it."""
+"""Commands that list the image cache and clear it."""
 
 import time
 from typing import Annotated
@@ -14,7 +14,7 @@ cache = typer.Typer(rich_markup_mode="markdown")
 
 @cache.callback(invoke_without_command=True)
 def list_cache(context: typer.Context) -> None:
-    """List the decoded images that are kept between runs, or clear them.
+    """List the cache of decoded images, or clear it.
 
     For instance:
 
@@ -24,9 +24,9 @@ def list_cache(context: typer.Context) -> None:
 
         rnc cache clear faces-256-0a1b2c3d4e5f6071
 
-    Image files are decoded once for each size. The cache holds 20 GB, or what the variable
-    RNC_CACHE_GB says; what nobody used for longest goes first. Nothing in it is needed: it is made
-    again from the files.
+    Image files are decoded once per size, and later runs read the pixels from the cache. It holds
+    20 GB, or as many as the environment variable RNC_CACHE_GB says; the entries that were unused
+    for longest are deleted first. It is safe to clear: the next run decodes the files again.
     """
     if context.invoked_subcommand is not None:
         return
@@ -53,14 +53,14 @@ def list_cache(context: typer.Context) -> None:
 @cache.command()
 def clear(
     names: Annotated[
-        list[str] | None, typer.Argument(help="names from `rnc cache`", show_default=False)
+        list[str] | None, typer.Argument(help="names that `rnc cache` lists", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="clear the whole cache")] = False,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="clear what was not used for so long")
+        float | None, typer.Option(metavar="DAYS", help="clear what was unused for so many days")
     ] = None,
 ) -> None:
-    """Delete decoded images: those of some names, of some age, or all.
+    """Delete decoded images: by name, by age, or all of them.
 
     For instance:
 
@@ -68,8 +68,8 @@ def clear(
 
         rnc cache clear --older-than 30
 
-    Runs that read them go on; the next one decodes the files again. --all and --older-than clear
-    features of frozen encoders, too.
+    Runs that are reading them continue undisturbed. The next run decodes the files again. --all
+    and --older-than clear cached features of frozen encoders, too.
     """
     from rnc.data.cache_entries import cache_entries, default_cache, delete_abandoned
     from rnc.data.feature_cache import feature_entries
@@ -111,14 +111,14 @@ def _sets(count: int) -> str:
 
 
 def _bytes(size: float) -> str:
-    """A size in the unit that suits it."""
+    """A size in bytes as text, in kB, MB or GB."""
     if size < 1e6:
         return f"{size / 1e3:.0f} kB"
     return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
 
 
 def _ago(seconds: float) -> str:
-    """How long ago, in words."""
+    """A time span as text, such as '3 h ago'."""
     if seconds < 3600:
         return f"{seconds / 60:.0f} min ago"
     return f"{seconds / 3600:.0f} h ago" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} days ago"

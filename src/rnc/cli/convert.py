@@ -1,4 +1,4 @@
-"""The command that takes over checkpoints of the paper's released code."""
+"""The command that converts checkpoints of the paper's released code."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +12,13 @@ def convert(
     encoder: Annotated[
         Path,
         typer.Argument(
-            metavar="ENCODER", help="its encoder, as a .safetensors file", show_default=False
+            metavar="ENCODER", help="encoder as a .safetensors file", show_default=False
         ),
     ],
     out: Annotated[Path, "folder for the run"],
-    head: Annotated[Path | None, "its regressor, as a .safetensors file"] = None,
+    head: Annotated[Path | None, "regressor as a .safetensors file"] = None,
 ) -> None:
-    """Make a run folder of a checkpoint of the paper's released code.
+    """Convert a checkpoint of the paper's released code to a run folder.
 
     For instance:
 
@@ -26,9 +26,9 @@ def convert(
         rnc predict runs/released photos/
         rnc evaluate runs/released --data agedb-copy
 
-    That code saves pickles, which could run code when they are read: docs/data.md has the lines
-    that turn one into a .safetensors file. Without --head, the folder is for
-    `rnc fit --encoder-from`; a checkpoint of its main_l1.py has its head inside.
+    The released code saves pickles, and reading a pickle can run code: docs/data.md has the lines
+    that turn one into a .safetensors file. A checkpoint of main_l1.py contains its head. Other
+    checkpoints need --head to predict; without it, use the folder for `rnc fit --encoder-from`.
     """
     from rnc.files import MODEL_FILE
     from rnc.run.released import convert_release

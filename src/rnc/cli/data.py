@@ -1,4 +1,4 @@
-"""The flags that say which labelled data to read: a file, or a dataset of the paper by name."""
+"""The flags that name the labelled data: a file, or a dataset of the paper by name."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -28,66 +28,83 @@ class DataFlags:
     source: Annotated[
         str,
         typer.Argument(
-            help=f"{DATA_FILES}; a folder of shards or with metadata.csv, or a .tar shard; or a "
-            "dataset's name, see `rnc datasets`",
+            help=f"a file: {DATA_FILES}; or a folder with metadata.csv or of shards, or a .tar "
+            "shard; or the name of a dataset, see `rnc datasets`",
             show_default=False,
         ),
     ]
     target: Annotated[list[str] | None, "column to predict"] = None
     images: Images = None
-    image_column: Annotated[str, "column of file names"] = "auto"
-    feature_column: Annotated[list[str] | None, "column to predict from; default: the rest"] = None
-    exclude_column: Annotated[list[str] | None, "column not to predict from"] = None
-    split_column: Annotated[str | None, "column of train/val/test; 'none': a seeded split"] = None
-    group_column: Annotated[str | None, "rows that share a value stay in one split"] = None
+    image_column: Annotated[str, "column with the names of image or scan files"] = "auto"
+    feature_column: Annotated[
+        list[str] | None, "input column; default: all columns without another use"
+    ] = None
+    exclude_column: Annotated[list[str] | None, "column that is not an input"] = None
+    split_column: Annotated[
+        str | None, "column that says train, val or test; 'none': split at random"
+    ] = None
+    group_column: Annotated[
+        str | None, "column such as a person: rows with the same value stay in one split"
+    ] = None
     fractions: Annotated[
         tuple[float, float, float] | None,
-        typer.Option(metavar="TRAIN VAL TEST", help="seeded split's shares; default: 0.7 0.1 0.2"),
+        typer.Option(
+            metavar="TRAIN VAL TEST", help="shares of a random split; default: 0.7 0.1 0.2"
+        ),
     ] = None
-    split_seed: Annotated[int, "seed of a seeded split"] = 0
-    calibration_share: Annotated[float, "of the training rows: for intervals only"] = 0.0
-    subgroup_column: Annotated[list[str] | None, "column to report scores by"] = None
-    weight_column: Annotated[str | None, "what each row counts: in losses and scores"] = None
+    split_seed: Annotated[int, "seed of a random split"] = 0
+    calibration_share: Annotated[
+        float, "share of the training rows to set aside for calibrating intervals"
+    ] = 0.0
+    subgroup_column: Annotated[list[str] | None, "report scores for each value of this column"] = (
+        None
+    )
+    weight_column: Annotated[str | None, "column with row weights, for losses and scores"] = None
     decimal: Annotated[
         str | None,
         typer.Option(
-            metavar="SIGN", help="decimal sign of numbers: , or .; default: by their look"
+            metavar="SIGN", help="decimal sign of numbers: , or .; default: guessed from the file"
         ),
     ] = None
     drop_missing: Annotated[bool, "leave out rows without a target"] = False
     unlabelled: Annotated[
-        Literal["use", "drop"] | None, "rows without a target: train the encoder on them, or not"
+        Literal["use", "drop"] | None,
+        "rows without a target: train the encoder on them, or leave them out",
     ] = None
     partial_labels: Annotated[
-        bool, "targets may be >90, <5, 20-29 or empty: such rows train the encoder"
+        bool, "allow targets such as >90, <5, 20-29 or empty; such rows train the encoder"
     ] = False
     upper_column: Annotated[
-        list[str] | None, "upper end of the target; its own column is the lower end"
+        list[str] | None, "column with the target's upper end; the target column has the lower end"
     ] = None
     event_column: Annotated[
-        list[str] | None, "the target is a time: 1, of the event; 0, the event came later"
+        list[str] | None,
+        "for targets that are times: column with 1 if the event happened then, 0 if later",
     ] = None
     skip_bad: SkipBad = False
     fit: Annotated[
         Literal["crop", "pad", "stretch"],
-        "how an image becomes square, or a scan a cube: its middle, all of it with bars around it, "
-        "or out of proportion",
+        "how an image becomes square, or a scan a cube. crop: cut out the middle; pad: add bars; "
+        "stretch: change the proportions",
     ] = "crop"
     channels: Annotated[int | None, "1: grey, 3: RGB; default: as the files are"] = None
-    volume_size: Annotated[int, "side of the cube that a file of a scan becomes, in voxels"] = 64
+    volume_size: Annotated[int, "scan files are resized to a cube of this side, in voxels"] = 64
     intensity: Annotated[
         Literal["keep", "scan"],
-        "values of a scan's file: as they are, or each scan with mean 0 and deviation 1",
+        "values of scan files. keep: as they are; scan: scale each scan to mean 0, deviation 1",
     ] = "keep"
-    root: Annotated[Path | None, "folder of your copy, with a dataset's name"] = None
+    root: Annotated[Path | None, "with the name of a dataset: folder of your copy"] = None
     dataset_option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="option of a dataset, as split=person; may repeat"),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="with the name of a dataset: an option of it, as split=person; may repeat",
+        ),
     ] = None
 
 
 def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSource"]:
-    """The data, and what config.json says so that they can be read again."""
+    """The table, and the source that config.json keeps so that the data can be read again."""
     from rnc.encoders import check_encoder
     from rnc.run.from_weights import stored_pixels
 
@@ -103,7 +120,7 @@ def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSo
 
 
 def source_of(flags: DataFlags) -> "DataSource":
-    """Where the data are and how to read them, as the flags say."""
+    """The data source that the flags describe."""
     from rnc.data.source import DataSource
 
     if (dataset := _dataset(flags)) is not None:
@@ -143,7 +160,7 @@ def source_of(flags: DataFlags) -> "DataSource":
 
 
 def _dataset(flags: DataFlags) -> "Dataset | None":
-    """The dataset that the source names, if it is no file."""
+    """The dataset that the source names, or None if it is a file."""
     from rnc.data.datasets.registry import DATASETS
     from rnc.data.errors import did_you_mean
     from rnc.data.sources import ARRAYS, TABLES, is_data_file
@@ -168,12 +185,13 @@ def _dataset(flags: DataFlags) -> "Dataset | None":
 
 
 def _dataset_options(flags: DataFlags, dataset: "Dataset") -> dict[str, Any]:
-    """The options of the dataset's reader; flags that are for files are refused."""
+    """The options for the dataset's reader. Raises for flags that apply to files only."""
     options = [name for name in dataset.options if name not in (*_BY_FLAG, "progress")]
     for field in dataclasses.fields(flags):
         value = getattr(flags, field.name)
-        as_ever = value == field.default or (field.name, value) == ("channels", 3)  # all are RGB
-        if not as_ever and field.name not in _FOR_DATASETS:
+        # channels=3 is accepted, since all datasets are RGB.
+        is_default = value == field.default or (field.name, value) == ("channels", 3)
+        if not is_default and field.name not in _FOR_DATASETS:
             raise ValueError(
                 f"--{field.name.replace('_', '-')} is for files; {dataset.name} has its own "
                 f"columns. Leave it out. --dataset-option takes: {', '.join(options)}."
@@ -205,7 +223,7 @@ def _option(dataset: "Dataset", options: list[str], text: str) -> tuple[str, Any
 
 
 def describe(table: "Table") -> None:
-    """Say what was read, what becomes of each column of a table, and what a user should know."""
+    """Print what was read, how each column of a table is used, and warnings and notes."""
     from rnc.data.splits import ALL_SPLITS, SPLITS
     from rnc.data.summary import column_lines, label_lines, leaks
 

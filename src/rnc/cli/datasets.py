@@ -1,4 +1,4 @@
-"""Commands about the paper's datasets: which there are, and what is wrong with a copy."""
+"""Commands that list the paper's datasets and check a copy of one."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,7 +23,7 @@ def list_datasets(context: typer.Context) -> None:
         rnc datasets check agedb --root data
         rnc fit agedb --root data --out runs/agedb
 
-    Nothing is downloaded for you: most of these sets ask for a form or forbid copies.
+    Nothing is downloaded for you: most of these datasets require a form or forbid copies.
     """
     if context.invoked_subcommand is not None:
         return
@@ -45,14 +45,14 @@ def check(
     name: Annotated[str, typer.Argument(help="a name from `rnc datasets`", show_default=False)],
     root: Annotated[Path, typer.Option(help="folder of your copy", show_default=False)],
 ) -> None:
-    """Compare your copy of a dataset with the published set: what is there and what is wrong.
+    """Compare your copy of a dataset with the published one.
 
     For instance:
 
         rnc datasets check skyfinder --root data/skyfinder
 
-    Every file is opened, so a full copy takes minutes. A warning says what differs from the
-    published figures; an error, what cannot be used, and then the exit code is 1.
+    Every file is opened, so a full copy takes minutes. A warning is a difference from the published
+    figures. An error is something that cannot be used; then the exit code is 1.
     """
     from rnc.data.datasets.registry import check_dataset, find_dataset
 

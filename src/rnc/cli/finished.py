@@ -36,25 +36,29 @@ def predict(
     ] = "predictions.csv",
     embeddings: Annotated[Path | None, "file for the features: .npz, .csv, .parquet"] = None,
     explain: Annotated[bool, "add the nearest training samples of each prediction"] = False,
-    neighbours: Annotated[int | None, "how many, for --explain; default: 5"] = None,
+    neighbours: Annotated[int | None, "with --explain: how many samples; default: 5"] = None,
     overwrite: Annotated[bool, "replace existing files"] = False,
     images: Images = None,
-    image_column: Annotated[str, "column of file names"] = "auto",
+    image_column: Annotated[str, "column with the names of image or scan files"] = "auto",
     skip_bad: SkipBad = False,
     confidence: Annotated[
-        float | None, "add intervals T_lower, T_upper that hold this share of targets, as 0.9"
+        float | None,
+        "add intervals (columns TARGET_lower, TARGET_upper) that contain this share of the "
+        "targets, as 0.9",
     ] = None,
     intervals: Annotated[
         Literal["auto", "plain", "normalised", "bins", "quantiles"],
-        "their kind; auto: chosen when the run was fitted",
+        "with --confidence: kind of the intervals; auto: the one chosen when the run was fitted",
     ] = "auto",
-    joint: Annotated[bool, "intervals that hold for all targets at once"] = False,
+    joint: Annotated[
+        bool, "with --confidence: intervals that hold for all targets of a row at once"
+    ] = False,
     quantiles: Annotated[
         str | None,
         typer.Option(
             metavar="LEVELS",
-            help="add quantiles T_q0.1, ... of these levels, as 0.1,0.5,0.9; for heads quantile, "
-            "gaussian and binned ones",
+            help="add quantiles (columns TARGET_q0.1, ...) at these levels, as 0.1,0.5,0.9; needs "
+            "head quantile, gaussian or a binned one",
             show_default=False,
         ),
     ] = None,
@@ -75,10 +79,11 @@ def predict(
 
         rnc predict hf://ada/ages photos/
 
-    Columns that the model does not use, such as an id, come first in the predictions; a true
-    target is called TARGET_given there. If a prediction is not finite, its cell is empty, and the
-    exit code is 1. --explain adds the training samples that are nearest in feature space, and
-    whether a sample is out of range: further from all of them than they are from each other.
+    The predictions begin with the columns that the model does not use, such as an id. If the data
+    have the true target, its column there is TARGET_given. A prediction that is not finite becomes
+    an empty cell, and the exit code is 1. --explain adds the training samples that are nearest in
+    feature space. It also says whether a sample is out of range: further from all training samples
+    than they are from each other.
     """
     from rnc.hub import local_folder
     from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS
@@ -120,7 +125,7 @@ def predict(
 
 
 def _levels(text: str) -> list[float]:
-    """The levels that --quantiles names."""
+    """The levels that --quantiles lists."""
     try:
         return [float(word) for word in text.split(",")]
     except ValueError:
@@ -141,22 +146,31 @@ def evaluate(
             metavar="NAME",
             help="analysis to add; may repeat: map, coverage, intervals, pca, similarity, "
             "subgroups, targets, neighbours, order, readable, unseen, corruption, reduced, "
-            "transfer; all: those that do not train",
+            "transfer; all: every analysis that does not train",
         ),
     ] = None,
-    map_method: Annotated[str | None, "pca, tsne, umap (extra: umap, default if installed)"] = None,
-    corruption_samples: Annotated[int, "most images to corrupt"] = 2000,
+    map_method: Annotated[
+        str | None, "with map: pca, tsne or umap (extra: umap, default if installed)"
+    ] = None,
+    corruption_samples: Annotated[int, "with corruption: corrupt at most so many images"] = 2000,
     seen: Annotated[
         list[str] | None,
-        typer.Option(metavar="LOW:HIGH", help="range of the target seen in training; may repeat"),
+        typer.Option(
+            metavar="LOW:HIGH",
+            help="with unseen: range of the target that training has seen; may repeat",
+        ),
     ] = None,
-    share: Annotated[list[float] | None, "share of the training rows for reduced; 1 to 1/8"] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="trainings of reduced per share")] = 1,
+    share: Annotated[
+        list[float] | None, "with reduced: share of the training rows; default: 1 down to 1/8"
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="with reduced: train so many times per share")
+    ] = 1,
     target: Annotated[
-        list[str] | None, "target in --data, if named otherwise than in the run"
+        list[str] | None, "target column in --data, if its name differs from the run's"
     ] = None,
     weight_column: Annotated[
-        str | None, "what each row of --data counts in its scores; default: as in the run"
+        str | None, "column of --data with row weights for its scores; default: as in the run"
     ] = None,
     drop_missing: Annotated[bool, "leave out rows of --data without a target"] = False,
     skip_bad: SkipBad = False,
@@ -172,8 +186,8 @@ def evaluate(
         rnc evaluate runs/age --with map --map-method tsne --with corruption
         rnc evaluate runs/age --with transfer --data other.csv --images others
 
-    An analysis is written to analyses/ in the run folder, and `rnc report` shows it. The scores of
-    other data are in a folder of their own, which `rnc report` takes, too.
+    An analysis is written to analyses/ in the run folder, and `rnc report` shows it. The scores on
+    other data go to a folder of their own, which you can pass to `rnc report`, too.
     """
     from rnc.analyses.analysis import SHARES, AnalysisOptions
     from rnc.analyses.breakdown import parse_range
@@ -227,7 +241,7 @@ def evaluate(
 
 
 def _check_other(data: Path | None, out: Path | None, analyses: list[str] | None) -> None:
-    """Raise for flags of other data that do not go together."""
+    """Raise if --data, --out and --with contradict each other."""
     if out is not None and (data is None or analyses):
         raise ValueError("--out is for the scores of --data. Leave it out, or give --data alone.")
     if data is not None and analyses and "transfer" not in analyses:
@@ -239,7 +253,7 @@ def _check_other(data: Path | None, out: Path | None, analyses: list[str] | None
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="one or several run folders")],
+    runs: Annotated[list[Path], typer.Argument(help="one or more run folders")],
     out: Annotated[Path | None, "HTML file; default: in the first run"] = None,
     figures: Annotated[Path | None, "folder for figures as PNG and SVG (extra: figures)"] = None,
 ) -> None:
@@ -254,7 +268,7 @@ def report(
 
 
 def export(
-    run: Folder, out: Annotated[Path | None, "default: model.onnx in the run"] = None
+    run: Folder, out: Annotated[Path | None, "ONNX file; default: model.onnx in the run"] = None
 ) -> None:
     """Write the model as ONNX and check it against PyTorch (extra: export)."""
     from rnc.hub import is_hub_address

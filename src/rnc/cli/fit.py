@@ -25,19 +25,20 @@ from rnc.cli.terminal import (
 def demo(
     out: Annotated[Path, "folder for the runs and the report"] = Path("runs/demo"),
     seeds: Seeds = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="of both methods")] = 12,
+    epochs: Annotated[int, typer.Option(min=1, help="epochs of each method")] = 12,
     kind: Annotated[
-        Literal["digits", "volumes"], "digits, or volumes of balls whose radius is the target"
+        Literal["digits", "volumes"],
+        "data: rotated digits, or volumes of balls whose radius is the target",
     ] = "digits",
 ) -> None:
-    """Real digits, rotated: learn the angle with L1 and with RnC, and see the difference.
+    """Learn the angle of rotated digits with L1 and with RnC, and compare them.
 
-    1,797 handwritten digits, each turned by a known angle. The angle is the target; which digit
-    it is does not matter for it. Takes about two minutes on two CPU cores. Runs that are finished
-    are not trained again: choose another --out for that.
+    The data are 1,797 real handwritten digits, each turned by a known angle. The angle is the
+    target, whatever the digit. It takes about two minutes on two CPU cores. Finished runs are not
+    trained again: choose another --out for that.
 
-    With --kind volumes, 600 volumes of 20 x 20 x 20 voxels with a ball in noise each: the radius is
-    the target, and which of four scanners took the volume does not matter for it.
+    With --kind volumes, the data are 600 simulated volumes of 20 x 20 x 20 voxels, each with a ball
+    in noise. The radius of the ball is the target, whichever of four scanners took the volume.
     """
     from rnc.experiments.demo import run_demo
     from rnc.experiments.write import seed_table
@@ -63,9 +64,11 @@ def demo(
 def fit(
     context: typer.Context,
     out: Annotated[Path, "folder for the run"],
-    resume: Annotated[bool, "continue the run in --out"] = False,
+    resume: Annotated[bool, "continue the run in --out, which was stopped"] = False,
     overwrite: Annotated[bool, "replace the run in --out"] = False,
-    encoder_from: Annotated[Path | None, "take this run's encoder for another head or data"] = None,
+    encoder_from: Annotated[
+        Path | None, "use the trained encoder of this run, for another head or other data"
+    ] = None,
     track: Track = None,
     **options: Any,
 ) -> None:
@@ -79,8 +82,9 @@ def fit(
         rnc fit agedb --root data --dataset-option split=person --out runs/agedb
         rnc fit houses.csv --target price --encoder-from runs/houses --head dex --out runs/dex
 
-    The default, --preset best, trains an encoder by the RnC loss and solves a head on it, with
-    what won on real data. --preset paper is the paper's recipe, --preset quick a first look.
+    By default (--preset best) it trains an encoder by the RnC loss and then solves a head on it,
+    with the settings that won on real data. --preset paper is the paper's recipe, --preset quick a
+    first look.
     """
     from rnc.config import FitConfig
     from rnc.loss.distributed import is_first_process
@@ -110,7 +114,7 @@ def fit(
             tell(weights)
         if table.skipped:
             console.print(f"{len(table.skipped)} rows skipped, listed in skipped.csv")
-        for line in data_warnings(table, config)[len(table.notes) :]:  # those are told already
+        for line in data_warnings(table, config)[len(table.notes) :]:  # `describe` told the notes
             console.print(f"Note: {line}", highlight=False, style="yellow")
         takes_encoder = encoder_from is not None
         stages = planned_stages(config, table.sizes, table.kind, takes_encoder=takes_encoder)

@@ -1,4 +1,4 @@
-"""Flags from the fields of a dataclass, and fields from the words that a user typed."""
+"""Make flags from the fields of a dataclass, and fill its fields from what a user typed."""
 
 import copy
 import dataclasses
@@ -30,22 +30,22 @@ _LISTED = {
     "Output": "resume overwrite track",
 }
 PANELS = {panel: names.split() for panel, names in _LISTED.items()}
-"""Where and in which order the help shows flags, by the names of their fields; "" comes first."""
+"""The panels of the help and the flags in each, by field name. "" is the first panel, Options."""
 
 DATA_FILES = ".csv, .tsv, .xlsx, .parquet, .feather, .jsonl or .npz"
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Run = Annotated[str, typer.Argument(help="a run folder, or hf://OWNER/NAME", show_default=False)]
-Images = Annotated[Path | None, "folder that names of image or scan files are relative to"]
-Seeds = Annotated[int, typer.Option(min=1, help="how many times, with different seeds")]
-Track = Annotated[list[str] | None, "write to tensorboard, mlflow or wandb, too"]
+Images = Annotated[Path | None, "folder with the image or scan files that the data name"]
+Seeds = Annotated[int, typer.Option(min=1, help="train each method so many times")]
+Track = Annotated[list[str] | None, "also log the training to tensorboard, mlflow or wandb"]
 SkipBad = Annotated[bool, "leave out broken images or scans"]
 Fields = TypeVar("Fields")
 
-_HOMES = {"DataFlags": "Data", "FitConfig": "Training"}
-"""The panels of fields that PANELS does not name."""
+_DEFAULT_PANELS = {"DataFlags": "Data", "FitConfig": "Training"}
+"""The panel of a field that PANELS does not list, by its class."""
 _EMPTY = inspect.Parameter.empty
-_WORD = 18
-"""The longest word for a type."""
+_LONGEST_TYPE = 18
+"""The help lists the choices of a flag as its type only up to this many characters."""
 
 _ON = dict.fromkeys(("true", "yes", "on", "1"), True)
 _SWITCH = _ON | dict.fromkeys(("false", "no", "off", "0"), False)
@@ -55,12 +55,12 @@ _NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number"}
 def with_flags(
     command: Callable[..., None], *classes: Any, hidden: Sequence[str] = ()
 ) -> Callable[..., None]:
-    """Give a command one flag per field of some dataclasses, in place of its **options.
+    """The command with one flag per field of some dataclasses, in place of its **options.
 
-    An annotation, of a field or of the command itself, holds the help as text, or a parameter of
-    typer's. A parameter that the command has by the name of a field takes its place, with a default
-    and a help text of its own, and with the field's type. `PANELS` says where the help shows a
-    flag; those in `hidden` it does not show.
+    The annotation of a field, or of a parameter of the command, holds the help text or a typer
+    option. If the command has a parameter with the name of a field, the flag takes its default and
+    help from the parameter and its type from the field. `PANELS` says where the help shows a flag.
+    The help leaves out the flags in `hidden`.
     """
     own = inspect.signature(command).parameters.values()
     flags = {flag.name: flag.replace(kind=flag.KEYWORD_ONLY) for flag in own}
@@ -68,7 +68,7 @@ def with_flags(
     panels = dict.fromkeys(flags, "")
     for cls in classes:
         for flag in _of_fields(cls):
-            panels.setdefault(flag.name, _HOMES.get(cls.__name__, ""))
+            panels.setdefault(flag.name, _DEFAULT_PANELS.get(cls.__name__, ""))
             first = flags.setdefault(flag.name, flag)
             if first is not flag and get_origin(first.annotation) is Annotated:
                 kind, note = get_args(flag.annotation)[0], get_args(first.annotation)[1]
@@ -107,7 +107,7 @@ def _of_fields(cls: Any) -> Iterator[inspect.Parameter]:
 
 
 def _annotation(flag: inspect.Parameter, panel: str, hidden: bool) -> Any:
-    """What typer makes a flag of; one for several values, or for options by name, may repeat."""
+    """The annotation that typer needs for a flag. Sequences and mappings become flags to repeat."""
     if get_origin(flag.annotation) is not Annotated:
         return flag.annotation
     kind, note = get_args(flag.annotation)
@@ -124,7 +124,7 @@ def _annotation(flag: inspect.Parameter, panel: str, hidden: bool) -> Any:
 
 
 def _option(flag: inspect.Parameter, kind: Any, text: str) -> Any:
-    """An option of typer's with a short word for its type, since long ones leave help no room."""
+    """The typer option for a flag, with the default and "may repeat" added to its help text."""
     if kind is bool:
         words = [_flag(flag.name, kind)] if flag.default is False else []
         return typer.Option(*words, help=text, metavar="", show_default=False)
@@ -137,7 +137,7 @@ def _option(flag: inspect.Parameter, kind: Any, text: str) -> Any:
 
 
 def _type_word(kind: Any) -> str:
-    """What the help calls a type: the choices where they are short, else a word.
+    """What the help calls a type: its choices if they are short, else a word.
 
     >>> [_type_word(kind) for kind in (int, float | None, list[str] | None, Literal["a", "b"])]
     ['INT', 'NUMBER', 'NAME', 'a|b']
@@ -149,14 +149,14 @@ def _type_word(kind: Any) -> str:
         return _type_word(members[0])
     if get_origin(kind) is Literal:
         choices = "|".join(get_args(kind))
-        return choices if len(choices) <= _WORD else "NAME"
+        return choices if len(choices) <= _LONGEST_TYPE else "NAME"
     if get_origin(kind) in (list, Sequence):
         return _type_word(get_args(kind)[0])
     return {int: "INT", float: "NUMBER", Path: "PATH"}.get(kind, "NAME")
 
 
 def _flag(name: str, kind: Any) -> str:
-    """The flag of a field; that of a mapping takes one pair at a time, so it has no plural s."""
+    """The flag of a field. A mapping's flag takes one pair at a time, so it loses the plural s."""
     return "--" + (name.removesuffix("s") if _is_mapping(kind) else name).replace("_", "-")
 
 
@@ -165,17 +165,17 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _origins(kind: Any) -> list[Any]:
-    """The generic types of a union: Sequence for one with Sequence[float]; None for the others."""
+    """The generic type of each member of a union, such as Sequence for Sequence[float], or None."""
     return [get_origin(member) for member in get_args(kind)]
 
 
 def take(options: dict[str, Any], cls: type[Fields]) -> Fields:
-    """The dataclass that the options of a command with its flags fill."""
+    """The dataclass, filled with the options of a command that has its flags."""
     return cls(**_values(options, cls))
 
 
 def _values(options: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """The values of the fields, with pairs as mappings."""
+    """The values of the fields of `cls`, with KEY=VALUE pairs collected into mappings."""
     values = {}
     for name, kind in get_type_hints(cls).items():
         values[name] = options[name]
@@ -186,13 +186,13 @@ def _values(options: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
 
 
 def typed_fields(context: typer.Context, filled: Any) -> dict[str, Any]:
-    """The fields of a dataclass from `take` whose flags were typed, even where at the default."""
+    """The fields of a dataclass from `take` whose flags were typed, even if at their defaults."""
     names = [field.name for field in dataclasses.fields(filled)]
     return {name: getattr(filled, name) for name in names if _was_typed(context, name)}
 
 
 def typed_values(context: typer.Context, options: dict[str, Any], cls: type[Any]) -> dict[str, Any]:
-    """The same without making the dataclass, which refuses fields that do not go together."""
+    """As `typed_fields`, but without creating the dataclass, whose checks might raise."""
     values = _values(options, cls)
     return {name: value for name, value in values.items() if _was_typed(context, name)}
 
@@ -203,7 +203,7 @@ def _was_typed(context: typer.Context, name: str) -> bool:
 
 
 def typed(fields: Any) -> list[str]:
-    """The words that a user would type for a dataclass; what is at its default is left out.
+    """The words that a user would type for a dataclass, without fields at their defaults.
 
     >>> from rnc.config import FitConfig
     >>> typed(FitConfig(lr=0.1, flip=False, encoder="mlp", head="or", step=[0.5, 1]))
@@ -234,7 +234,7 @@ def typed(fields: Any) -> list[str]:
 
 
 def pair(flag: str, text: str) -> tuple[str, str]:
-    """The two sides of KEY=VALUE, with - in the key as _."""
+    """The key and the value of KEY=VALUE, with - in the key replaced by _."""
     key, equals, value = text.partition("=")
     if not key.strip() or not equals or not value.strip():
         raise ValueError(f"{flag} needs KEY=VALUE; got {text!r}.")
@@ -242,7 +242,7 @@ def pair(flag: str, text: str) -> tuple[str, str]:
 
 
 def guess(text: str) -> Any:
-    """A word as what it looks like: a number, a switch, numbers with commas between, or text.
+    """The value that a word looks like: a number, a bool, several numbers, or text.
 
     >>> guess("0.5"), guess("true"), guess("0.485,0.456,0.406"), guess("class")
     (0.5, True, (0.485, 0.456, 0.406), 'class')
@@ -257,7 +257,7 @@ def guess(text: str) -> Any:
 
 
 def value_of(text: str, kind: Any) -> Any:
-    """A word as a value of an annotated type; several values are separated by commas.
+    """A word as a value of an annotated type. Commas separate several values.
 
     >>> value_of("none", int | None), value_of("12", int | None), value_of("0.1,49", list[float])
     (None, 12, [0.1, 49.0])

@@ -1,8 +1,7 @@
-"""Signs of life while a command trains: a bar that moves with every step, or lines in a log.
+"""Progress while a command trains: a bar that moves with every step, or lines in a log.
 
-Training yields a record per epoch. In between, a thread looks at `rnc.training.record.PULSE` a few
-times a second, so that the bar moves within an epoch, and says how long all of it will take as soon
-as the first steps have shown it.
+Training yields a record per epoch. In between, a thread reads `rnc.training.record.PULSE` a few
+times a second and moves the bar. After the first steps it also prints how long training will take.
 """
 
 import contextlib
@@ -34,26 +33,27 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.1
 LOG_SECONDS, LOG_SHARE, LOG_MOST = 60.0, 0.05, 600.0
-"""A log has a line at every tenth of a stage, or as often as this; the longer it takes, the more
-seldom: after this share of the time, and LOG_MOST seconds, at most."""
+"""A log has a line at every tenth of a stage. Within a tenth it has one after LOG_SHARE of the time
+so far, but not before LOG_SECONDS and not later than LOG_MOST."""
 LOG_GAP = 5.0
-"""Seconds between two lines at least."""
+"""The least number of seconds between two lines."""
 RATE_SECONDS = 20.0
-"""How long steps are counted to tell how many there are in a second."""
+"""The steps per second are those of the last RATE_SECONDS."""
 PACE_SECONDS, PACE_STEPS = 2.0, 3
-"""How long and how many steps it takes to know the pace; of slow steps one is enough."""
+"""The pace is known after so many seconds and steps. One step is enough if steps are slow."""
 
 SayCost = Callable[["Step", "Step"], None]
-"""What tells the user what the pace between two steps means."""
+"""A function that prints how long training will take, from two steps and the time between them."""
 
 
 @contextlib.contextmanager
 def training_bar(*, stays: bool = True, say_cost: SayCost | None = None) -> Iterator["ShowRecord"]:
-    """A bar per stage that records and steps move; or one for all, which goes in the end.
+    """A context that shows the progress of training. It yields a function that takes records.
 
     Args:
-        stays: whether bars stay on the screen; a log has lines only if they do.
-        say_cost: called once, with two steps whose distance in time is the pace.
+        stays: True shows a bar per stage, which stays on the screen, or lines in a log. False shows
+            one bar for all stages, which disappears at the end.
+        say_cost: called once, with two steps from which the pace follows.
     """
     from rnc.loss.distributed import is_first_process
     from rnc.training.record import PULSE
@@ -78,7 +78,7 @@ def training_bar(*, stays: bool = True, say_cost: SayCost | None = None) -> Iter
 def say_cost(
     stages: Sequence["PlannedStage"], config: "FitConfig", kind: str, first: "Step", now: "Step"
 ) -> None:
-    """Say how long training will take, and on a CPU what would make it shorter."""
+    """Print how long training will take, and on a CPU what would make it shorter."""
     import torch
 
     from rnc.training.cost import LONG, duration, faster_choices, seconds_left
@@ -91,7 +91,7 @@ def say_cost(
 
 
 class _TrainingBar:
-    """The bars of one command; both the training and the thread that follows it change them."""
+    """The bars of one command. The training and the thread that follows it both change them."""
 
     def __init__(self, stays: bool, say_cost: SayCost | None) -> None:
         self.stays, self.say_cost = stays, say_cost
@@ -99,17 +99,17 @@ class _TrainingBar:
         self.progress = _progress(stays)
         self.tasks: dict[str, TaskID] = {}
         self.passing: set[str] = set()
-        """Names of bars that go as soon as another one comes."""
+        """Names of bars to remove as soon as another one appears."""
         self.first: Step | None = None
         self.rate = _Rate()
         self.log = _Log(stays and not console.is_terminal)
 
     def start(self) -> None:
-        """Show that something is done before the first step."""
+        """Show a bar before the first step."""
         self._task("preparing")
 
     def follow(self, stop: threading.Event) -> None:
-        """Look where training is, until it is told to stop."""
+        """Read the step that training is at and move the bar, until `stop` is set."""
         from rnc.training.record import PULSE
 
         seen: Step | None = None
@@ -130,15 +130,15 @@ class _TrainingBar:
         if now.epochs:
             where = f"epoch {now.epoch}/{now.epochs}  {where}"
             self.progress.update(task, total=now.epochs, completed=now.epochs_done)
-            self._weigh(now)
+            self._estimate_cost(now)
         else:
             self.passing.add(name)
             self.progress.update(task, total=now.steps, completed=now.done)
         self.progress.update(task, where=where + pace)
         self.log.step(name, now, where, rate)
 
-    def _weigh(self, now: "Step") -> None:
-        """Say the cost when the pace is known; a quick first step has much to set up."""
+    def _estimate_cost(self, now: "Step") -> None:
+        """Call `say_cost` once the pace is known. A quick first step is not counted: it sets up."""
         if self.say_cost is None:
             return
         first = self.first
@@ -153,7 +153,7 @@ class _TrainingBar:
             self.first = now
 
     def show(self, record: "Record") -> None:
-        """Take the result of an epoch."""
+        """Show the result of an epoch."""
         with self.lock:
             task, numbers = self._task(record.stage), _numbers(record)
             where = f"epoch {record.epoch}/{record.epochs}"
@@ -163,14 +163,14 @@ class _TrainingBar:
             self.log.epoch(self._name(record.stage), where, numbers, record)
 
     def finish(self) -> None:
-        """Take away the bars of what has no end to count to, and of what only passes."""
+        """Remove the bars without a total, and those that are not to stay."""
         for task in self.progress.tasks:
             if task.total is None or task.description in self.passing:
                 self.progress.remove_task(task.id)
                 del self.tasks[task.description]
 
     def _task(self, stage: str) -> TaskID:
-        """The bar of a stage, after those without an end have gone; or the only one there is."""
+        """The bar of a stage. A new one replaces those that are not to stay, or the only one."""
         name = self._name(stage)
         if name not in self.tasks:
             if self.stays:
@@ -190,9 +190,9 @@ class _TrainingBar:
 
 
 class _Rate:
-    """How many steps there are in a second, by the times that training noted on its way.
+    """Measures steps per second from the times that training notes.
 
-    Nothing waits for the device: a GPU is some steps behind, at the same pace.
+    It does not wait for the device. A GPU runs some steps behind, but at the same pace.
     """
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class _Rate:
         self.seen: deque[tuple[float, float]] = deque()
 
     def take(self, name: str, now: "Step") -> float | None:
-        """Steps per second in the last RATE_SECONDS; None before there are two."""
+        """Steps per second in the last RATE_SECONDS; None before there are two steps."""
         if name != self.name:
             self.name = name
             self.seen.clear()
@@ -213,7 +213,7 @@ class _Rate:
 
 
 def rate_words(rate: float) -> str:
-    """A rate in words.
+    """A rate as text.
 
     >>> rate_words(12.34), rate_words(0.25)
     ('12.3 steps/s', '4.0 s/step')
@@ -222,15 +222,15 @@ def rate_words(rate: float) -> str:
 
 
 class _Log:
-    """The lines of a training that nobody watches."""
+    """The lines about training that a log gets in place of a bar."""
 
     def __init__(self, is_on: bool) -> None:
         self.is_on = is_on
-        self.began = self.said_at = time.perf_counter()
+        self.began = self.last_line = time.perf_counter()
         self.tenths, self.numbers, self.name = 0, "", ""
 
     def step(self, name: str, now: "Step", where: str, rate: float | None) -> None:
-        """Write a line if a tenth of the stage is done, or a long time has passed."""
+        """Write a line if a tenth of the stage is done, or if the last line is long ago."""
         from rnc.training.cost import duration
 
         if name != self.name:
@@ -238,33 +238,33 @@ class _Log:
         left = now.epochs - now.epochs_done if now.epochs else 1 - now.done / now.steps
         tenths = int(10 * (1 - left / (now.epochs or 1)))
         time_now = time.perf_counter()
-        seconds = time_now - self.said_at
+        seconds = time_now - self.last_line
         patience = max(LOG_SECONDS, min(LOG_MOST, LOG_SHARE * (time_now - self.began)))
         if now.epochs and tenths > self.tenths and seconds > LOG_GAP:
-            self._say(f"{name}  epoch {now.epoch}/{now.epochs}  {self.numbers}")
+            self._write(f"{name}  epoch {now.epoch}/{now.epochs}  {self.numbers}")
             self.tenths = tenths
         elif seconds > patience:
             pace = ""
             if rate is not None:
                 pace = f"  {rate_words(rate)}, {duration(left * now.steps / rate)} left"
-            self._say(f"{name}  {where}{pace}  {self.numbers}")
+            self._write(f"{name}  {where}{pace}  {self.numbers}")
             self.tenths = tenths
 
     def epoch(self, name: str, where: str, numbers: str, record: "Record") -> None:
-        """Take the numbers of an epoch, and write them if it is the last."""
+        """Keep the numbers of an epoch for later lines. Write them now if it is the last epoch."""
         self.name, self.numbers = name, numbers
         if record.epoch == record.epochs:
-            self._say(f"{name}  {where}  {numbers}")
+            self._write(f"{name}  {where}  {numbers}")
             self.tenths = 10
 
-    def _say(self, text: str) -> None:
-        self.said_at = time.perf_counter()
+    def _write(self, text: str) -> None:
+        self.last_line = time.perf_counter()
         if self.is_on:
             console.print(text.rstrip(), highlight=False, soft_wrap=True)
 
 
 class _TimeColumn(ProgressColumn):
-    """The time left, where it is known; else the time since the beginning."""
+    """The time left if it is known, else the time since the beginning."""
 
     def render(self, task: Task) -> Text:
         left, passed = task.time_remaining, task.finished_time or task.elapsed or 0.0
@@ -287,7 +287,7 @@ def _progress(stays: bool) -> Progress:
 
 
 def _numbers(record: "Record") -> str:
-    """Loss, gap to its bound and validation error of an epoch, as far as it has them."""
+    """The loss of an epoch, and if known its gap to the bound and its validation error."""
     numbers = f"loss {record.train_loss:.4f}"
     if record.gap is not None:
         numbers += f"  gap {record.gap:.3f}"

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _DIGITS = "digits"
 _SOURCES = f"digits, a dataset's name, or a {DATA_FILES} file"
 SET_BY_TABLE = ("scheme", "objective", "head", "regularizer", "lds", "c_mixup")
-"""Fields that the lines of a table differ in: no flags of these commands."""
+"""Fields that the lines of a table set. These commands have no flags for them."""
 
-PresetFlag = Annotated[str, "best: our recipe; paper: 400 epochs; quick: a first look"]
-End2EndRate = Annotated[float | None, "learning rate of end-to-end training, if not --lr"]
+PresetFlag = Annotated[
+    str, "defaults of the other options. best: our recipe; paper: 400 epochs; quick: a first look"
+]
+End2EndRate = Annotated[float | None, "learning rate of end-to-end training, in place of --lr"]
 
 
 def compare(
@@ -30,7 +32,7 @@ def compare(
     source: Annotated[str, typer.Argument(help=_SOURCES)] = _DIGITS,
     out: Annotated[Path, "folder for the runs and the table"] = Path("runs/compare"),
     seeds: Seeds = 3,
-    method: Annotated[list[str] | None, "train only this method; may repeat"] = None,
+    method: Annotated[list[str] | None, "train only this method"] = None,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
     track: Track = None,
@@ -44,9 +46,9 @@ def compare(
         rnc compare houses.csv --target price --seeds 5 --out runs/houses-compared
         rnc compare houses.csv --target price --method "RnC(L1)" --method C-Mixup
 
-    Probe and fine-tuning of RnC, SupCon, SimCLR and DINO, and the regression methods end to end,
-    with one encoder, rate and number of epochs. On the digits it takes about eight minutes on a
-    CPU. Runs that are finished are not trained again.
+    It trains RnC, SupCon, SimCLR and DINO, each as a probe and with fine-tuning, and the regression
+    methods end to end. All have the same encoder, learning rate and number of epochs. On the digits
+    it takes about eight minutes on a CPU. Finished runs are not trained again.
     """
     from rnc.config import FitConfig
     from rnc.experiments.comparison import NAME, compare, methods_named
@@ -81,53 +83,64 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="main, sota, correlation, transfer, unseen, ablation-positives, "
-            "ablation-similarity, ablation-scheme, augmentation, two-stage, resnet50, std, "
-            "efficiency, corruptions, reduced-data, spurious, maps, pairs, views; or all; or "
-            "recipe or batch-size, studies of ours",
+            help="a result of the paper: main, sota, correlation, transfer, unseen, "
+            "ablation-positives, ablation-similarity, ablation-scheme, augmentation, two-stage, "
+            "resnet50, std, efficiency, corruptions, reduced-data, spurious, maps, pairs, views; "
+            "or all of these; or a study of ours: recipe, batch-size",
             show_default=False,
         ),
     ],
     source: Annotated[str, typer.Option("--data", help=_SOURCES)] = _DIGITS,
-    nuisance: Annotated[str | None, "for spurious: column the target does not depend on"] = None,
+    nuisance: Annotated[
+        str | None, "for spurious: column that the target does not depend on"
+    ] = None,
     nuisance_value: Annotated[
         list[str] | None,
-        "for spurious: draw only these of its values; may repeat; default: the ten most frequent",
+        "for spurious: draw only this value of that column; default: the ten most frequent values",
     ] = None,
-    other: Annotated[str | None, "for transfer: a second dataset's name, or a second file"] = None,
-    other_root: Annotated[Path | None, "folder of its copy"] = None,
+    other: Annotated[
+        str | None, "for transfer: the data to transfer to, a dataset's name or a file"
+    ] = None,
+    other_root: Annotated[Path | None, "for transfer: folder of your copy of that dataset"] = None,
     other_option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="option of that dataset, as split=balanced"),
+        typer.Option(
+            metavar="KEY=VALUE", help="for transfer: option of that dataset, as split=balanced"
+        ),
     ] = None,
     map_method: Annotated[str | None, "for spurious and maps: pca, tsne or umap"] = None,
     out: Annotated[Path, "folder for runs and tables"] = Path("runs/paper"),
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="how many; default: 3, for std 5; with preset quick 1, for std 3"),
+        typer.Option(
+            min=1,
+            help="train each method so many times; default: 3 (std: 5), with preset quick 1 "
+            "(std: 3)",
+        ),
     ] = None,
-    method: Annotated[list[str] | None, "train only this method of the table; may repeat"] = None,
+    method: Annotated[list[str] | None, "train only this method of the table"] = None,
     tune: Annotated[
-        bool, "first choose rate, weight decay and temperature of each method on validation"
+        bool, "first tune learning rate, weight decay and temperature of each method on validation"
     ] = False,
     tune_trials: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="so many of the paper's grid per stage, at random (1000: all); default: one "
-            "option after another",
+            help="with --tune: draw so many points of the paper's grid per stage (1000: all of "
+            "it); default: tune one option after another",
         ),
     ] = None,
     tune_epochs: Annotated[
-        int | None, typer.Option(min=1, help="of a trial; default: those of the table")
+        int | None,
+        typer.Option(min=1, help="with --tune: epochs of a trial; default: as in the table"),
     ] = None,
-    finished: Annotated[bool, "train nothing: the table of what is finished"] = False,
+    finished: Annotated[bool, "train nothing, and print the table of the finished runs"] = False,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
     track: Track = None,
     **options: Any,
 ) -> None:
-    """Train what a table or figure of the paper needs; ours beside the published numbers.
+    """Train what a table or figure of the paper needs, and compare with its numbers.
 
     For instance:
 
@@ -137,7 +150,7 @@ def reproduce(
         rnc reproduce recipe --data houses.csv --target price --out studies/houses
         rnc reproduce sota --data agedb --root data --preset paper --tune --out runs/agedb
 
-    Runs that are finished are not trained again, whichever table they were trained for.
+    Finished runs are not trained again, even if they were trained for another table.
     """
     from rnc.config import FitConfig
     from rnc.experiments.paper import reproduce, result_names
@@ -177,7 +190,7 @@ def reproduce(
 
 
 def _tuning(tune: bool, trials: int | None, epochs: int | None) -> "Tuning | None":
-    """How to tune; None for not at all."""
+    """How to tune; None without tuning."""
     from rnc.experiments import Tuning
 
     if tune:
@@ -189,7 +202,7 @@ def _tuning(tune: bool, trials: int | None, epochs: int | None) -> "Tuning | Non
 
 
 def _fit_fields(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """The fields that the user typed: the data and the preset choose the others."""
+    """The fields that the user typed. The data and the preset choose the others."""
     from rnc.config import FitConfig
 
     fit = typed_values(context, options, FitConfig)
@@ -203,7 +216,10 @@ def _fit_fields(context: typer.Context, options: dict[str, Any]) -> dict[str, An
 
 
 def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> "Data":
-    """The data that the flags name; with has_other, columns may be meant for a second file."""
+    """The data that the flags name.
+
+    With `has_other`, flags for columns may be meant for a second file, so a dataset ignores them.
+    """
     from rnc.data.datasets.registry import DATASETS
     from rnc.experiments.data import Data
 
@@ -231,7 +247,10 @@ def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> 
 def _second_flags(
     flags: DataFlags, other: str, root: Path | None, options: list[str] | None
 ) -> DataFlags:
-    """The flags of the data to transfer to: a file has the columns of the first, a set its own."""
+    """The flags of the data to transfer to.
+
+    A second file has the columns of the first. A dataset has its own columns.
+    """
     from rnc.data.datasets.registry import DATASETS
 
     if other not in DATASETS:
@@ -251,7 +270,7 @@ def _second_flags(
 
 
 def _read_second(flags: DataFlags, config: "FitConfig", first: "Data") -> "Data":
-    """The data to transfer to; a file is prepared as the first one was."""
+    """The data to transfer to. A file gets the preprocessing of the first one."""
     from rnc.experiments.data import Data, read_other
 
     if flags.root is not None:
@@ -261,7 +280,7 @@ def _read_second(flags: DataFlags, config: "FitConfig", first: "Data") -> "Data"
 
 
 def _with_subgroup(flags: DataFlags, nuisance: str | None) -> DataFlags:
-    """The same flags, with the nuisance among the columns to keep; a dataset keeps its own."""
+    """The same flags, with the nuisance as a subgroup column; a dataset has it already."""
     from rnc.data.datasets.registry import DATASETS
 
     kept = flags.subgroup_column or []

@@ -12,18 +12,19 @@ from rnc.cli.terminal import friendly, stdout, tell
 def push(
     run: Folder,
     repository: Annotated[
-        str, typer.Argument(metavar="OWNER/NAME", help="the repository", show_default=False)
+        str, typer.Argument(metavar="OWNER/NAME", help="the hub repository", show_default=False)
     ],
-    to: Annotated[Path | None, "write the files here, and send nothing"] = None,
+    to: Annotated[Path | None, "write the files to this folder, and send nothing"] = None,
     with_reference: Annotated[
-        bool, "also features, targets and NAMES of training samples, for neighbours"
+        bool,
+        "also send features, targets and NAMES of training samples, which predict --explain needs",
     ] = False,
     license: Annotated[
-        str | None, typer.Option(metavar="NAME", help="what others may do, as apache-2.0")
+        str | None, typer.Option(metavar="NAME", help="license of the model, as apache-2.0")
     ] = None,
-    public: Annotated[bool, "a repository that all can see; default: private"] = False,
+    public: Annotated[bool, "create a public repository; default: private"] = False,
 ) -> None:
-    """Write a finished run to the Hugging Face Hub, with a model card (extra: hub).
+    """Send a finished run to the Hugging Face Hub, with a model card (extra: hub).
 
     For instance:
 
@@ -33,9 +34,9 @@ def push(
 
         rnc predict hf://ada/ages photos/
 
-    Sent are config.json (without folders of this machine), the weights, calibration rows
+    It sends config.json (without folders of this machine), the weights, calibration rows
     (predictions and targets, for intervals) and README.md. Checkpoints, predictions, pictures and
-    names of samples stay here. The token is that of `hf auth login`, or HF_TOKEN.
+    names of samples stay here. It uses the token of `hf auth login`, or HF_TOKEN.
     """
     from rnc.run.folder import RunFolder
     from rnc.run.push import push_run, write_layout

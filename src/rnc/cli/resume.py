@@ -1,4 +1,4 @@
-"""The command that goes on with a run."""
+"""The command that continues a run."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,8 +11,10 @@ from rnc.cli.terminal import friendly, print_finished, say_tracker, tell
 
 def resume(
     run: Folder,
-    epochs: Annotated[int | None, "of the encoder, in all; more than before: train on"] = None,
-    head_epochs: Annotated[int | None, "of fine-tuning or a head by sgd, in all"] = None,
+    epochs: Annotated[
+        int | None, "epochs of the encoder in all; a larger number trains a finished run further"
+    ] = None,
+    head_epochs: Annotated[int | None, "epochs of fine-tuning or of a head by sgd in all"] = None,
 ) -> None:
     """Continue a run that was stopped, or train a finished one for more epochs.
 
@@ -21,8 +23,8 @@ def resume(
         rnc resume runs/age
         rnc resume runs/age --epochs 200
 
-    The folder says all the rest: the data, which must be where they were, and every option. A run
-    that was stopped ends on a CPU with the same bits as one that was not.
+    Every other option is read from the run folder. The data must be where they were. On a CPU, a
+    resumed run ends with the same bits as one that was never stopped.
     """
     from rnc.loss.distributed import is_first_process
     from rnc.model import read_config
@@ -31,7 +33,7 @@ def resume(
     from rnc.training.cost import planned_stages, stage_words
 
     with friendly(f"Continue with: rnc resume {run}", run=run):
-        read_config(run, complete=True)  # raises unless it can be gone on from
+        read_config(run, complete=True)  # raises if the run cannot be continued
         before = RunFolder(run)
         config, kind = before.fit, before.config["model"]["kind"]
         config = replace(config, epochs=config.epochs if epochs is None else epochs)

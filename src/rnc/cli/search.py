@@ -21,13 +21,15 @@ _SHOWN = 10
 def search(
     context: typer.Context,
     out: Annotated[Path, "folder for the study"],
-    trials: Annotated[int, typer.Option(min=1, help="of the study, with those it has")] = 20,
+    trials: Annotated[
+        int, typer.Option(min=1, help="trials of the study, including those it has already")
+    ] = 20,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
             "--range",
             metavar="KEY=LOW:HIGH",
-            help="numbers to search between, as lr=1e-3:1:log; may repeat",
+            help="search an option between two numbers, as lr=1e-3:1:log; may repeat",
         ),
     ] = None,
     choices: Annotated[
@@ -35,17 +37,25 @@ def search(
         typer.Option(
             "--choice",
             metavar="KEY=A,B,...",
-            help="values to search among, as temperature=0.5,1,2; may repeat",
+            help="search an option among these values, as temperature=0.5,1,2; may repeat",
         ),
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="database that workers share; default: study.db in --out"),
+        typer.Option(
+            metavar="URL",
+            help="database of the study, to share it between machines; default: study.db in --out",
+        ),
     ] = None,
-    study: Annotated[str | None, "name in --storage; default: the name of --out"] = None,
-    prune: Annotated[bool, "stop trials that are worse than most"] = True,
+    study: Annotated[str | None, "name of the study in --storage; default: that of --out"] = None,
+    prune: Annotated[bool, "stop trials early that are worse than most"] = True,
     heartbeat: Annotated[
-        int, typer.Option(min=1, help="seconds; a worker silent for three of them is dead")
+        int,
+        typer.Option(
+            min=1,
+            help="seconds between a worker's heartbeats; after three missing ones its trial is "
+            "done again",
+        ),
     ] = 30,
     **options: Any,
 ) -> None:
@@ -58,10 +68,10 @@ def search(
         rnc search ecg.npz --scheme end2end --choice head=l1,dex --trials 8 --out searches/ecg
         rnc search ecg.npz --storage postgresql+psycopg://me:secret@host/db --out searches/ecg
 
-    Without --range and --choice it is the paper's grid of lr, weight decay and temperature. All
-    other options of `rnc fit` hold for every trial. The test rows are never looked at. The same
-    command continues a study; with --storage, the same command on other machines shares its work,
-    and the trial of a machine that dies is done again.
+    Without --range and --choice it searches the paper's grid of lr, weight decay and temperature.
+    All other options of `rnc fit` apply to every trial. The test rows are never used. To continue a
+    study, repeat the command. To share the work between machines, give all of them the same
+    command with --storage; if one dies, another one repeats its trial.
     """
     from rnc.config import FitConfig
     from rnc.run.start import suit_dataset
@@ -95,7 +105,7 @@ def search(
 
 
 def _range(text: str) -> tuple[str, "Range | Choice"]:
-    """A range as `--range` takes it."""
+    """The name and the range of a `--range` such as lr=1e-3:1:log."""
     from rnc.search import Range
 
     name, word = pair("--range", text)
@@ -109,7 +119,7 @@ def _range(text: str) -> tuple[str, "Range | Choice"]:
 
 
 def _choice(text: str) -> tuple[str, "Range | Choice"]:
-    """Values as `--choice` takes them."""
+    """The name and the values of a `--choice` such as temperature=0.5,1,2."""
     from rnc.search import Choice, field_type
 
     name, word = pair("--choice", text)
@@ -131,7 +141,7 @@ def _short(value: Any) -> str:
 
 
 def _print_study(out: Path, flags: DataFlags) -> None:
-    """The best trials, and the command that trains the best."""
+    """Print the best trials, and the command that trains the best one."""
     import pandas as pd  # type: ignore[import-untyped]
 
     from rnc.config import FitConfig

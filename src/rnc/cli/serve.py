@@ -10,22 +10,31 @@ from rnc.cli.terminal import friendly, tell
 
 def serve(
     run: Run,
-    host: Annotated[str, "address to listen at; 0.0.0.0: all of this machine"] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one")] = 8000,
+    host: Annotated[
+        str, "address to listen on; 0.0.0.0: every network that this machine is in"
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="port to listen on; 0: any free port")
+    ] = 8000,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="name that requests may call it by; may repeat"),
+        typer.Option(
+            metavar="NAME",
+            help="host name of the server that requests may use, beside its address; may repeat",
+        ),
     ] = None,
-    neighbours: Annotated[int, "nearest training samples of each prediction; 0: none"] = 5,
-    pictures: Annotated[bool, "show pictures of them, from the data of the run"] = False,
-    device: Annotated[str | None, "cpu, cuda; default: a GPU where there is one"] = None,
-    max_mb: Annotated[float, "most MiB of a request"] = 32.0,
-    max_files: Annotated[int, "most files of a request"] = 64,
-    max_rows: Annotated[int, "most rows of a request"] = 10_000,
-    max_megapixels: Annotated[float, "most megapixels of a photo"] = 50.0,
-    max_requests: Annotated[int, "most requests at a time"] = 32,
-    batch_rows: Annotated[int, "most rows of requests that share a call of the model"] = 256,
-    log: Annotated[bool, "a line for every request"] = False,
+    neighbours: Annotated[int, "show so many nearest training samples per prediction"] = 5,
+    pictures: Annotated[bool, "show pictures of these samples, from the data of the run"] = False,
+    device: Annotated[str | None, "cpu or cuda; default: a GPU if there is one"] = None,
+    max_mb: Annotated[float, "limit of a request in MiB"] = 32.0,
+    max_files: Annotated[int, "limit of files per request"] = 64,
+    max_rows: Annotated[int, "limit of rows per request"] = 10_000,
+    max_megapixels: Annotated[float, "limit of a photo in megapixels"] = 50.0,
+    max_requests: Annotated[int, "limit of requests at the same time"] = 32,
+    batch_rows: Annotated[
+        int, "requests that arrive together share a call of the model, up to so many rows"
+    ] = 256,
+    log: Annotated[bool, "print a line for every request"] = False,
 ) -> None:
     """Serve a finished run: a page to drop files on, and a JSON endpoint (extra: serve).
 
@@ -35,10 +44,10 @@ def serve(
 
         curl -F files=@face.jpg 'http://127.0.0.1:8000/predict?confidence=0.9'
 
-    The page shows predictions with intervals and the nearest training samples. GET /model says
-    what the run takes, /openapi.json is the schema. There is no login: whoever reaches the port
-    can predict, and sees names of training samples. Uploads stay in memory and are not kept; no
-    path in them is opened.
+    The page shows predictions with intervals and the nearest training samples. GET /model describes
+    the inputs that the run takes, and /openapi.json is the schema. There is no login: whoever
+    reaches the port can predict, and sees names of training samples. Uploads stay in memory and are
+    not stored. If they contain paths, no such file is opened.
     """
     with friendly("The server has ended."):
         try:

@@ -1,4 +1,4 @@
-"""What commands show: progress, scores, and errors as one line."""
+"""What commands print: progress, scores, and errors as one line."""
 
 import contextlib
 import sys
@@ -22,7 +22,7 @@ GOES_ON = "The same command goes on from here."
 
 
 class _Terminal(Console):
-    """A console that writes out control characters in what it is given, also in tables."""
+    """A console that escapes control characters in text and tables."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
@@ -32,17 +32,17 @@ console = _Terminal(stderr=True, markup=False, emoji=False)
 
 
 def stdout(**options: Any) -> Console:
-    """The standard output. Here and in `console`, brackets and colons in names are just text."""
+    """A console for the standard output. As in `console`, brackets and colons are plain text."""
     return _Terminal(markup=False, emoji=False, **options)
 
 
 def tell(text: str, style: str | None = None) -> None:
-    """A line for the user, beside what a command prints for other programs."""
+    """Print a line for the user to the standard error, apart from output for other programs."""
     console.print(on_one_line(text), highlight=False, soft_wrap=True, style=style)
 
 
 def say_tracker(text: str) -> None:
-    """A line about a tracker that failed."""
+    """Print a line about a tracker that failed."""
     tell(f"Note: {text}", style="yellow")
 
 
@@ -53,7 +53,7 @@ def typed_command() -> str:
 
 @contextlib.contextmanager
 def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Iterator[None]:
-    """Expected errors as one clear line, and how to go on after Ctrl-C, if a run has begun."""
+    """A context that prints expected errors as one line, and after Ctrl-C how to continue."""
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
@@ -69,7 +69,7 @@ def friendly(when_stopped: str | None = None, *, run: Path | None = None) -> Ite
 
 
 def _is_stop(error: BaseException | None) -> bool:
-    """Whether an error is Ctrl-C, or came of it in a library that had something to finish."""
+    """Whether an error is Ctrl-C, or was raised by a library that handled Ctrl-C."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -85,7 +85,7 @@ def _say_stopped(when_stopped: str | None, run: Path | None) -> None:
 
 
 def _say_what_is_kept(run: Path) -> None:
-    """After an error between training and scores: nothing needs to be trained again."""
+    """After an error between training and scores, say that the trained model is kept."""
     from rnc.files import MODEL_FILE
     from rnc.run.folder import RunFolder
 
@@ -95,7 +95,7 @@ def _say_what_is_kept(run: Path) -> None:
 
 @contextlib.contextmanager
 def steps_bar() -> Iterator["ShowProgress"]:
-    """One progress bar for steps of any kind, which goes when all is done."""
+    """A context with one progress bar for steps of any kind. The bar disappears at the end."""
     from rnc.loss.distributed import is_first_process
 
     progress = Progress(
@@ -117,7 +117,7 @@ def steps_bar() -> Iterator["ShowProgress"]:
 
 
 def print_scores(folder: Path) -> None:
-    """The scores of a finished run, or of an evaluation, in words."""
+    """Print the scores of a finished run, or of an evaluation, as a table."""
     from rnc.metrics import SHOTS, score_words
     from rnc.run.folder import RunFolder
 
@@ -130,7 +130,7 @@ def print_scores(folder: Path) -> None:
 
 
 def print_answer(folder: Path, run: Path | None = None) -> None:
-    """What to tell first about a run, or an evaluation of it, as the last thing on the screen."""
+    """Print the answer about a run, or an evaluation of it. It is printed last, to stay in view."""
     from rnc.run.answer import answer
     from rnc.run.folder import RunFolder
 
@@ -142,7 +142,7 @@ def print_answer(folder: Path, run: Path | None = None) -> None:
 
 
 def print_finished(run: Path) -> None:
-    """The end of a training: scores, report, what to do next, and last the answer."""
+    """Print the end of a training: scores, report, what to do next, and last the answer."""
     from rnc.heads.registry import HEADS
     from rnc.model.config import read_config
     from rnc.report import write_report

@@ -1,8 +1,8 @@
 """FitConfig: every choice of a training run, in one place.
 
 CLI flags, estimator parameters and config.json derive from its fields. A default of None means
-that the value follows from the preset, the kind of the data and the number of training rows, as
-`rnc.config.presets` has it.
+that `rnc.config.presets` sets the value. It depends on the preset, the kind of the data and the
+number of training rows.
 """
 
 import dataclasses
@@ -41,49 +41,55 @@ class FitConfig:
 
     scheme: Annotated[
         Scheme,
-        "probe: RnC encoder, frozen, then a head on it; finetune: then encoder and head together; "
-        "regularize: head loss + rnc_weight x RnC; end2end: head loss alone; two-stage: end2end, "
-        "then a new l1 head on the frozen encoder; auto: a short end2end, probe and finetune, of "
-        "which the best on validation stays",
+        "probe: train the encoder by the objective, freeze it, then train a head on it; finetune: "
+        "probe, then train both together; regularize: head loss + rnc_weight x RnC; end2end: head "
+        "loss alone; two-stage: end2end, then a new l1 head on the frozen encoder; auto: try short "
+        "end2end, probe and finetune runs, and keep the best on validation",
     ] = "probe"
     objective: Annotated[
         str,
-        f"what shapes the representation in probe and finetune: {' '.join(OBJECTIVES)}; own: a "
-        "function that Python code gave",
+        f"loss that trains the encoder in probe and finetune: {', '.join(OBJECTIVES)}; own: a "
+        "function passed from Python",
     ] = "rnc"
     regularizer: Annotated[
-        str, f"beside the head's loss, where the encoder trains: {' '.join(REGULARIZERS)}"
+        str, f"acts beside the head's loss while the encoder trains: {', '.join(REGULARIZERS)}"
     ] = "none"
     regularizer_weight: Annotated[
         float | None,
-        f"weight of the regularizer; default: {default_weights()}, and 20 times as much beside "
-        "heads l1 and huber by sgd, whose loss is as large",
+        f"weight of the regularizer; default: {default_weights()}; 20 times as much with heads l1 "
+        "and huber under sgd, whose losses are about 20 times as large",
     ] = None
-    lds: Annotated[bool, "weigh samples of rare targets more in the head's loss"] = False
-    c_mixup: Annotated[bool, "mix samples of near targets while the encoder trains"] = False
-    mixup_alpha: Annotated[float, "of c_mixup: larger mixes more evenly"] = 2.0
+    lds: Annotated[bool, "give samples with rare targets more weight in the head's loss"] = False
+    c_mixup: Annotated[bool, "mix samples with similar targets while the encoder trains"] = False
+    mixup_alpha: Annotated[float, "for c_mixup: larger values mix two samples more evenly"] = 2.0
     mixup_bandwidth: Annotated[
-        float | None, "of c_mixup: how near targets are; default: a fifth of their spread"
+        float | None, "for c_mixup: distance of similar targets; default: a fifth of their spread"
     ] = None
-    projection_size: Annotated[int, "outputs of the head that supcon and simclr train with"] = 128
-    prototypes: Annotated[int, "outputs of the head that dino trains with"] = 1024
+    projection_size: Annotated[int, "outputs of the projection of supcon and simclr"] = 128
+    prototypes: Annotated[int, "outputs of the projection of dino"] = 1024
     original: Annotated[
-        bool, f"do as published code does where it differs: {changed_by_original()}"
+        bool, f"follow the published code where ours differs from it: {changed_by_original()}"
     ] = False
-    head: Annotated[str, "l1 mse huber dex dldl or corn l2cs lde quantile gaussian"] = "l1"
+    head: Annotated[
+        str,
+        "output layer and its loss: l1, mse, huber, dex, dldl, 'or' (ordinal regression), corn, "
+        "l2cs, lde, quantile, gaussian",
+    ] = "l1"
     head_options: Annotated[
         HeadOptions | None,
-        "of the head: beta (huber gaussian), sigma (dldl lde), alpha (dldl l2cs), decode (or "
-        "corn: mean or class), levels (quantile: 0.1,0.5,0.9), floor (gaussian), or those of a "
-        "head of yours",
+        "option of the head: beta (huber, gaussian), sigma (dldl, lde), alpha (dldl, l2cs), decode "
+        "('or', corn: mean or class), levels (quantile: 0.1,0.5,0.9), floor (gaussian), or those "
+        "of a head of your own",
     ] = None
     low: Annotated[
-        PerTarget, "lowest class of a binned head; one, or one per target; default: lowest target"
+        PerTarget, "lowest class of a binned head, once or per target; default: lowest target"
     ] = None
-    high: Annotated[PerTarget, "highest class; default: highest target"] = None
-    step: Annotated[PerTarget, "width of a class; default: 1 or a hundredth"] = None
+    high: Annotated[PerTarget, "highest class of a binned head; default: highest target"] = None
+    step: Annotated[PerTarget, "width of a class; default: 1, or a hundredth of the range"] = None
     encoder: Annotated[
-        str, "a timm model, small-cnn, resnet3d18, resnet1d24, mlp, piecewise-mlp; auto: by input"
+        str,
+        "network: a timm model, small-cnn, resnet3d18, resnet1d24, mlp or piecewise-mlp; "
+        "auto: chosen by the kind of the data",
     ] = "auto"
     pretrained: Annotated[bool, "start a timm encoder from its published weights"] = False
     weights: Annotated[
@@ -91,109 +97,107 @@ class FitConfig:
     ] = None
     freeze: Annotated[
         bool,
-        "leave the encoder as its weights are: its features are computed once and kept, and a "
-        "projection and a head learn on them in seconds",
+        "do not train the encoder (needs weights or pretrained): its features are computed once "
+        "and cached, and a projection and a head train on them in seconds",
     ] = False
     frozen_views: Annotated[
-        int, "with freeze: augmented views of each sample whose features are kept"
+        int, "with freeze: augmented views of each sample whose features are cached"
     ] = 8
     preset: Annotated[
         Preset,
-        "best: what won on real data, sized to yours; paper: the paper's 400 + 100 epochs of SGD; "
-        "quick: a first look, 30 epochs of AdamW",
+        "defaults of the other options. best: what won on real data, sized to yours; paper: the "
+        "paper's 400 + 100 epochs of SGD; quick: a first look, 30 epochs of AdamW",
     ] = "best"
 
     epochs: Annotated[int | None, "epochs of the encoder, or of end-to-end training"] = None
-    head_epochs: Annotated[int | None, "epochs of the head on the frozen encoder"] = None
+    head_epochs: Annotated[int | None, "epochs of a head by sgd, or of fine-tuning"] = None
     batch_size: Annotated[
         int | None, "samples per step, over all processes; default: by the training rows, up to 256"
     ] = None
-    head_batch_size: Annotated[int, "samples per step of the head"] = 64
+    head_batch_size: Annotated[int, "samples per step of a head by sgd"] = 64
     accumulate: Annotated[int, "steps whose gradients are added up before an update"] = 1
     queue: Annotated[
-        int, "earlier samples, with their features then, that RnC ranks beside a small batch"
+        int, "with small batches: earlier samples whose stored features RnC ranks, too"
     ] = 0
     chunk: Annotated[
         int,
-        "samples that the encoder sees at a time, per process: memory of a chunk, gradient of the "
-        "whole batch; batch normalisation takes the statistics of a chunk; default: all at once",
+        "to save memory: samples per process that the encoder sees at a time. The gradient is that "
+        "of the whole batch, but batch normalisation uses statistics of a chunk; 0: no chunks",
     ] = 0
-    clip: Annotated[float | None, "largest norm of the gradient"] = None
+    clip: Annotated[float | None, "largest norm of the gradient; default: no limit"] = None
 
     optimizer: Annotated[Optimizer | None, "sgd (momentum 0.9) or adamw"] = None
     lr: Annotated[
         float | None,
-        "learning rate; by SGD 0.4 for RnC (paper: 0.5), 0.05 end to end (paper: 0.2) or less for "
-        "small batches; by AdamW 0.001",
+        "learning rate; default under sgd: 0.4 for RnC (paper: 0.5), 0.05 end to end (paper: 0.2), "
+        "less for small batches; under adamw: 0.001",
     ] = None
-    weight_decay: Annotated[float | None, "of the encoder; 0.0001, for images in best 0.0005"] = (
-        None
-    )
-    lr_decay: Annotated[float, "the cosine ends at lr x this^3"] = 0.1
+    weight_decay: Annotated[
+        float | None, "weight decay of the encoder; default: 0.0001, for images in best 0.0005"
+    ] = None
+    lr_decay: Annotated[float, "the cosine schedule ends at lr x this^3"] = 0.1
     layer_decay: Annotated[
-        float, "rate of each layer of the encoder, as a share of that of the layer above it"
+        float, "learning rate of each layer of the encoder, relative to the layer above it"
     ] = 1.0
     warm_up: Annotated[
-        int | None, "epochs in which the rate rises; best: a twentieth, else none"
+        int | None, "epochs in which the learning rate rises to lr; best: epochs / 20, else 0"
     ] = None
     average: Annotated[
         float | None,
-        "a mean of the weights takes their place: below 1 the decay per update of a moving mean "
-        "(best: 0.999), N for that of the last N epochs, 0 for none",
+        "use a mean of the weights. Below 1: a moving mean with this decay per update (best: "
+        "0.999); a whole number N: the mean of the last N epochs; 0: no mean",
     ] = None
     keep: Annotated[
         Keep | None,
-        "which encoder stays, where none of its epochs has a head: the last, or the best of ten "
-        "looks at validation by a quick probe; best: best, else last",
+        "which epoch of an encoder without a head is kept: the last, or the best of ten that a "
+        "quick probe checks on validation; default: best in preset best, else last",
     ] = None
     finetune_keep: Annotated[
         Keep,
-        "which epoch of fine-tuning stays: the best on validation, where its start is one of them, "
-        "or the last, which shows where fine-tuning harms",
+        "which epoch of fine-tuning is kept: the best on validation, which may be its start, or "
+        "the last, which shows where fine-tuning harms",
     ] = "best"
-    head_lr: Annotated[float | None, "learning rate of the head; by default 0.05"] = None
+    head_lr: Annotated[float | None, "learning rate of a head; default: 0.05 (adamw: 0.01)"] = None
     head_weight_decay: Annotated[
-        float, "of the head by sgd; an exact head chooses its penalty on validation instead"
+        float, "weight decay of a head by sgd; an exact head chooses its penalty on validation"
     ] = 0.0
     head_solver: Annotated[
-        Solver | None, "exact: solve the convex head; sgd: as in the paper, its preset's default"
+        Solver | None, "exact: solve the head as a convex problem (not in paper); sgd: train it"
     ] = None
     balance: Annotated[
         float | None,
-        "exact head: samples weigh density of their target^-this; best: chosen on validation from "
-        "0 to 1, else 0",
+        "exact head: weigh each sample by (density of its target)^-this, so that rare targets "
+        "count more; best: chosen on validation from 0 to 1, else 0",
     ] = None
-
     oversample: Annotated[
         float | None,
-        "samples are drawn in proportion to density of their target^-this, so that rare targets "
-        "are seen more often; best: as validation targets are spread, else 0",
+        "draw each sample in proportion to (density of its target)^-this, so that rare targets are "
+        "seen more often; best: to match the targets of validation, else 0",
     ] = None
 
     temperature: Annotated[
-        float | None, "of the RnC loss, by default 2 as in the paper; best: 4 for images"
+        float | None, "temperature of the RnC loss; default: 2 as in the paper; best: 4 for images"
     ] = None
-    contrast_temperature: Annotated[float, "of supcon, simclr and dino's student"] = 0.1
-    label_distance: Annotated[str, "l1 l2 angular circular: how far apart two targets are"] = "l1"
-    similarity: Annotated[str, "l2 l1 cosine: how alike two features are"] = "l2"
+    contrast_temperature: Annotated[float, "temperature of supcon, simclr, dino's student"] = 0.1
+    label_distance: Annotated[str, "distance of targets: l1, l2, angular or circular"] = "l1"
+    similarity: Annotated[str, "similarity of features: l2, l1 or cosine"] = "l2"
     period: Annotated[float | None, "length of the circle for label_distance circular"] = None
     positives: Annotated[int | None, "contrast only the K nearest by label; default: all"] = None
     rnc_weight: Annotated[float, "weight of RnC in scheme regularize"] = 1.0
     teacher: Annotated[
         Teaching,
-        "of rows without a target, for RnC. estimates: a mean of the encoder's weights estimates "
-        "it; intervals: estimate +- teacher_margin; none: only their views are known to be alike",
+        "how RnC uses rows without a target. estimates: a moving mean of the encoder estimates it; "
+        "intervals: estimate +- teacher_margin; none: only the views of a row count as alike",
     ] = "estimates"
     teacher_margin: Annotated[
-        float, "of teacher intervals, in mean errors on validation around the estimate"
+        float, "half the width of a teacher's interval, in mean errors on validation"
     ] = 1.0
 
     image_size: Annotated[int, "side of the square that the encoder sees, in pixels"] = 224
     views: Annotated[
         int | None,
-        "augmented views per sample, by default 2 (best, from 5,000 images on: 4); end to end, as "
-        "many times batch_size different samples in a step (paper and quick: 1); 0: the plain "
-        "sample",
+        "augmented views per sample; default: 2 (best, from 5,000 images on: 4). End to end, a "
+        "step takes views x batch_size different samples (paper, quick: 1 x). 0: no augmentation",
     ] = None
     crop: Annotated[bool, "random crops (images, signals, volumes)"] = True
     crop_scale: Annotated[
@@ -206,26 +210,26 @@ class FitConfig:
     ] = None
     flip: Annotated[bool, "mirror images; off for gaze, pose, anything with left and right"] = True
     color: Annotated[bool, "jitter brightness, contrast, saturation and hue"] = True
-    grayscale: Annotated[bool, "drop the colours of some views"] = True
+    grayscale: Annotated[bool, "turn some views grey"] = True
     augment_options: Annotated[
         Mapping[str, Any] | None,
-        "the rest of the augmentation. Images: crop_ratio jitter jitter_p grayscale_p erase_sides "
-        "short_side interpolation, mean and std, as mean=0.485,0.456,0.406; signals: crop "
-        "erase_length; volumes: crop intensity erase_sides; "
-        "tables: noise, and mask unless erase is given",
+        "further options of the augmentation. Images: crop_ratio, jitter, jitter_p, grayscale_p, "
+        "erase_sides, short_side, interpolation, mean, std, as mean=0.485,0.456,0.406; signals: "
+        "crop, erase_length; volumes: crop, intensity, erase_sides; tables: noise, and mask unless "
+        "erase is given",
     ] = None
 
     test_views: Annotated[
-        TestViews | None, "mirror: predict from an image and its mirror image; best: with flip"
+        TestViews | None, "mirror: average predictions of an image and its mirror; best: with flip"
     ] = None
 
-    seed: Annotated[int, "of weights, order and augmentation"] = 0
+    seed: Annotated[int, "seed of initial weights, sample order and augmentation"] = 0
     device: Annotated[Device, "auto takes a GPU if there is one"] = "auto"
     precision: Annotated[Precision, "auto: bf16 on a GPU, 32 on a CPU"] = "auto"
     compile: Annotated[Switch, "torch.compile; auto: on a GPU, if training is long enough"] = "auto"
     cuda_graphs: Annotated[Switch, "replay a step as one CUDA graph; auto: where possible"] = "auto"
     resident: Annotated[Switch, "keep the samples on the GPU; auto: if they fit"] = "auto"
-    channels_last: Annotated[bool, "memory order of images on a GPU"] = True
+    channels_last: Annotated[bool, "use the channels-last memory layout on a GPU"] = True
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
@@ -246,12 +250,12 @@ class FitConfig:
 
     @property
     def objective_spec(self) -> registry.ObjectiveSpec:
-        """What is known about the objective."""
+        """The registry's entry for the objective."""
         return OBJECTIVES.get(self.objective, registry.OWN)
 
     @property
     def regularizer_spec(self) -> registry.RegularizerSpec | None:
-        """What is known about the regularizer, if there is one."""
+        """The registry's entry for the regularizer, or None without one."""
         return REGULARIZERS.get(self.regularizer)
 
     @property
@@ -264,12 +268,12 @@ class FitConfig:
 
     @property
     def uses_objective(self) -> bool:
-        """Whether the objective has a part in the scheme."""
+        """Whether the scheme trains with the objective."""
         return self.scheme in ("probe", "finetune", "regularize", "auto")
 
     @property
     def active_methods(self) -> dict[str, registry.MethodSpec]:
-        """The methods that have a part in the scheme, by what a message calls them."""
+        """The methods that the scheme trains with, by the names that messages use."""
         methods = {
             f"objective {self.objective}": self.objective_spec if self.uses_objective else None,
             f"regularizer {self.regularizer}": self.regularizer_spec,
@@ -279,66 +283,66 @@ class FitConfig:
 
     @property
     def counts_in_bins(self) -> bool:
-        """Whether low, high and step serve a method beside the head."""
+        """Whether a method other than the head uses low, high and step."""
         specs = (self.objective_spec, self.regularizer_spec)
         return self.lds or any(spec is not None and spec.uses_bins for spec in specs)
 
     @property
     def uses_bins(self) -> bool:
-        """Whether low, high and step serve the head or a method beside it."""
+        """Whether the head or another method uses low, high and step."""
         return HEADS[self.head].binned or self.counts_in_bins
 
     @property
     def contrast_views(self) -> int:
-        """Views of a sample where an objective trains the encoder."""
+        """Views per sample while an objective trains the encoder."""
         return 2 if self.views is None else self.views
 
     @property
     def head_views(self) -> int:
-        """How often an epoch of a head's loss shows a sample; 0: once, as it is."""
+        """Views per sample in an epoch of a head's loss; 0: one view, without augmentation."""
         if self.views is None:
             return 2 if self.preset == "best" else 1
         return self.views
 
     @property
     def takes_partial(self) -> bool:
-        """Whether an encoder trains on rows whose targets are missing or known in part."""
+        """Whether the encoder trains on rows with missing or partly known targets."""
         has_encoder_stage = self.scheme in ("probe", "finetune", "auto")
         return has_encoder_stage and not encoder_reason(self)
 
     @property
     def teaches(self) -> bool:
-        """Whether a teacher estimates targets that are missing: not those on a circle."""
+        """Whether a teacher estimates missing targets. It cannot where they are on a circle."""
         ranks = self.takes_partial and self.objective_spec.partial
         return ranks and self.teacher != "none" and self.distance in ("l1", "l2")
 
     def trained(self, rows: Sizes | int) -> Sizes:
-        """The sizes that this config trains on, of those that there are."""
+        """How many of these rows this config trains on."""
         return trained_sizes(self, rows)
 
     def resolve(self, rows: Sizes | int | None = None, kind: str | None = None) -> "FitConfig":
-        """The same config with what the preset says for these data.
+        """The same config, with the preset's values in fields that are None.
 
-        Without `rows` the batch size stays as it is, and the epochs are those of large data. Where
-        balance is None after that, the head chooses it.
+        Without `rows` the batch size stays None, and the epochs are those of large data. If
+        balance is still None, the head chooses it on validation.
 
         Args:
-            rows: how many there are to train on.
-            kind: of the data: image, volume, signal or table; None is taken for image.
+            rows: the number of training rows.
+            kind: kind of the data: image, volume, signal or table; None counts as image.
         """
         count = None if rows is None else self.trained(rows).encoder
         return dataclasses.replace(self, **preset_values(self, count, kind))
 
     def rate(self, *, contrast: bool) -> float:
-        """The rate of an encoder that the objective trains (contrast), or else a head's loss."""
+        """The encoder's learning rate: under the objective (contrast), or under a head's loss."""
         if self.lr is not None:
             return self.lr
         by_sgd = (self.optimizer or self.resolve().optimizer) == "sgd"
         return sgd_rate(self, contrast=contrast) if by_sgd else 1e-3
 
     def augmentation(self, kind: str, side: int | None = None) -> Augment:
-        """How samples of a kind become views; those of images do not exceed their shorter side."""
-        # What a preset fills in; `resolve` would make a config, whose check asks for this again.
+        """The augmentation for a kind of data; `side` limits the size of the views of images."""
+        # Not `resolve`: it makes a config, and the checks of a config call this method.
         filled = vars(self) | preset_values(self, None, kind)
         fields: dict[str, Any] = view_fields(self, kind, filled["erase"])
         if kind == "image":
@@ -365,7 +369,7 @@ class FitConfig:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "FitConfig":
-        """The config that `to_json` gave; a field it does not know means another version."""
+        """The config from what `to_json` gave; an unknown field means another version."""
         known = {f.name for f in dataclasses.fields(cls)}
         if unknown := sorted(set(fields) - known):
             raise ValueError(
@@ -374,9 +378,9 @@ class FitConfig:
             )
         if "erase" not in fields:  # an older version
             if fields.get("views") == 2:
-                fields = fields | {"views": None}  # 2 did not mean end to end
+                fields = fields | {"views": None}  # 2 was the default and had no effect end to end
             if not fields.get("crop", True):
-                fields = fields | {"crop_scale": None}  # it was there, and not looked at
+                fields = fields | {"crop_scale": None}  # without crops it had no effect
         return cls(**fields)
 
 
@@ -391,4 +395,4 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     **{k: get_args(v) for k, v in get_type_hints(FitConfig).items() if get_origin(v) is Literal},
 }
 SPEED_ONLY = ("device", "precision", "compile", "cuda_graphs", "resident", "channels_last")
-"""Fields that change how fast a run is and how it rounds: a resumed run may change them."""
+"""Fields that only change speed and rounding. A resumed run may change them."""

@@ -1,4 +1,4 @@
-"""What FitConfig refuses, with what to choose instead."""
+"""Checks of a FitConfig. Each error says what to choose instead."""
 
 import dataclasses
 import os
@@ -26,7 +26,7 @@ _WEIGHTS = ("regularizer_weight", "mixup_alpha", "mixup_bandwidth")
 
 
 def check_config(config: "FitConfig") -> None:
-    """Raise for numbers out of range, and for options that do not go together."""
+    """Raise if a number is out of range, or if options contradict each other."""
     if config.weights is not None and not isinstance(config.weights, str | os.PathLike):
         raise TypeError(
             "weights is a file to start the encoder from; got "
@@ -71,7 +71,12 @@ def check_config(config: "FitConfig") -> None:
 
 
 def check_frozen(config: "FitConfig", *, own: bool) -> None:
-    """Raise if an encoder without weights is to be frozen; `own` is a module of the caller's."""
+    """Raise if freeze is set for an encoder without weights.
+
+    Args:
+        config: freeze, pretrained and weights are checked.
+        own: whether the encoder is the caller's module, which may be trained already.
+    """
     if config.freeze and not (config.pretrained or config.weights is not None or own):
         raise ValueError(
             "freeze learns on the features of an encoder that knows something already; got no "
@@ -135,7 +140,7 @@ def _check_crop(config: "FitConfig") -> None:
 
 
 def _check_augment(config: "FitConfig") -> None:
-    """Raise for augmentation that no kind of data has, before data are read."""
+    """Raise if no kind of data has all of augment_options. This needs no data."""
     names = set(config.augment_options or ())
     own = {kind: {f.name for f in dataclasses.fields(cls)} for kind, cls in AUGMENTS.items()}
     kinds = [kind for kind in AUGMENTS if names <= own[kind]]
@@ -149,7 +154,7 @@ def _check_augment(config: "FitConfig") -> None:
 
 
 def _erase_fields(kind: str, share: float) -> dict[str, float]:
-    """The fields of the augmentation that `erase` stands for; raises for a share it cannot have."""
+    """The augmentation fields that `erase` sets. Raises if a table would lose all its features."""
     if kind != "table":
         return {"erase": share}
     if share == 1:
@@ -161,7 +166,7 @@ def _erase_fields(kind: str, share: float) -> dict[str, float]:
 
 
 def view_fields(config: "FitConfig", kind: str, erase: float) -> dict[str, Any]:
-    """The fields of the augmentation that flags stand for; those of images are not all here."""
+    """The augmentation fields that flags set. `FitConfig.augmentation` adds those of images."""
     fields: dict[str, Any] = _erase_fields(kind, erase)
     fields |= {"crop": 1.0} if kind in MEASURED_SIDES and not config.crop else {}
     if kind == "volume":
@@ -178,7 +183,7 @@ def _check_test_views(config: "FitConfig") -> None:
 
 
 def _check_methods(config: "FitConfig") -> None:
-    """Raise for methods that do not go together, with what to choose instead."""
+    """Raise if methods contradict each other, and say what to choose instead."""
     if config.uses_objective:
         _check_objective(config)
     _check_temperatures(config)
@@ -228,7 +233,7 @@ def _check_objective(config: "FitConfig") -> None:
 
 
 def _check_small_batches(config: "FitConfig") -> None:
-    """Raise for a queue or chunks that the objective cannot have."""
+    """Raise for a queue or chunks if the objective does not support them."""
     spec = config.objective_spec
     if config.queue and not (config.uses_objective and spec.queued):
         able = " or ".join(name for name, other in OBJECTIVES.items() if other.queued)
@@ -276,7 +281,7 @@ def _check_regularizer(config: "FitConfig") -> None:
 
 
 def check_limit(config: "FitConfig", limit: str, got: str) -> None:
-    """Raise if a method of the config has this field of `Limits`, which forbids what we got."""
+    """Raise if a method of the config sets this field of `Limits`, which forbids `got`."""
     for label, method in config.active_methods.items():
         if reason := getattr(method.limits_with(original=config.original), limit):
             able = [name for name, spec in REGULARIZERS.items() if not getattr(spec.limits, limit)]
@@ -289,7 +294,7 @@ def check_limit(config: "FitConfig", limit: str, got: str) -> None:
 
 
 def default_weights() -> str:
-    """The weights of the regularizers."""
+    """The default weights of the regularizers, for the help text."""
     known = REGULARIZERS.items()
     usual = [f"{name} {spec.weight:g}" for name, spec in known if spec.weight is not None]
     published = {name: spec.published_weight for name, spec in known}
@@ -298,7 +303,7 @@ def default_weights() -> str:
 
 
 def changed_by_original() -> str:
-    """What original=True changes, also for an error."""
+    """The methods that original=True changes, for the help text and an error message."""
     regularizers = [name for name, spec in REGULARIZERS.items() if spec.original is not None]
     objectives = [name for name, spec in OBJECTIVES.items() if spec.original is not None]
     heads = [name for name, spec in HEADS.items() if "original" in spec.options]

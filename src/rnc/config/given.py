@@ -1,4 +1,4 @@
-"""Values of fields as they were given: JSON and flags have lists, Python code has tuples."""
+"""Normalise values of config fields: JSON and flags give lists, Python code gives tuples."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from rnc.heads import PerTarget
 
 
 def per_target(value: PerTarget) -> PerTarget:
-    """One number as a number; several as a tuple, since JSON and flags give lists."""
+    """A single number as a number, several as a tuple, none at all as None."""
     if value is None or isinstance(value, int | float):
         return value
     numbers = tuple(value)
@@ -15,6 +15,6 @@ def per_target(value: PerTarget) -> PerTarget:
 
 
 def options_of(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Options whose sequences are as `per_target` makes them; None for none at all."""
+    """Options with their sequences normalised by `per_target`; None if there are no options."""
     pairs = (given or {}).items()
     return {k: per_target(v) if isinstance(v, list | tuple) else v for k, v in pairs} or None

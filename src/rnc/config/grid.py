@@ -1,4 +1,4 @@
-"""The paper's grid of rates, weight decays and temperatures (Appendix F), by the stage of a run.
+"""The paper's grid of learning rates, weight decays and temperatures (Appendix F), per stage.
 
 The paper chose the rates for SGD. AdamW gets a hundredth of them for an encoder and a tenth for a
 head, which is our choice.
@@ -7,7 +7,7 @@ head, which is our choice.
 from rnc.config import FitConfig
 
 TuningGrid = dict[str, tuple[float, ...]]
-"""Fields of FitConfig, and the values that are tried for each."""
+"""Fields of FitConfig, and the values to try for each."""
 
 RATES = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
 DECAYS = (1e-6, 1e-5, 1e-4, 1e-3)
@@ -16,11 +16,11 @@ _ADAMW, _ADAMW_HEAD = 0.01, 0.1
 
 
 def stage_grid(config: FitConfig, kind: str | None = None) -> TuningGrid:
-    """Of training by one loss, or of an encoder: rate, weight decay, the objective's temperature.
+    """The grid for training an encoder: learning rate, weight decay and temperature.
 
     Args:
         config: its scheme and objective say whether there is a temperature.
-        kind: of the data: image, volume, signal or table.
+        kind: kind of the data: image, volume, signal or table.
 
     >>> stage_grid(FitConfig(preset="quick", scheme="end2end"))["lr"]
     (0.0001, 0.0005, 0.001, 0.002, 0.005, 0.01)
@@ -32,9 +32,9 @@ def stage_grid(config: FitConfig, kind: str | None = None) -> TuningGrid:
 
 
 def head_grid(config: FitConfig, kind: str | None = None) -> TuningGrid:
-    """Of a head on a frozen encoder: rate and weight decay, of which one is none.
+    """The grid for a head on a frozen encoder: learning rate and weight decay, which may be 0.
 
-    A head that is solved exactly has neither: it chooses its penalty on validation by itself.
+    It is empty for a head that is solved exactly, which chooses its penalty on validation itself.
 
     >>> head_grid(FitConfig(preset="paper"))["head_weight_decay"], head_grid(FitConfig())
     ((0.0, 1e-06, 1e-05, 0.0001, 0.001), {})

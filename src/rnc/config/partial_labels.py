@@ -1,4 +1,4 @@
-"""What a config trains on rows whose targets are missing or known in part: docs/labels.md."""
+"""Whether a config can train on rows with missing or partly known targets: docs/labels.md."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def exact_reason(config: "FitConfig") -> str:
-    """Why a head needs exact targets; "" where intervals teach it, too."""
+    """Why the head needs exact targets; "" if it can train on intervals, too."""
     head = HEADS[config.head]
     reasons = {
         f"head {config.head}": not (head.outputs_are_values or head.interval is not None),
@@ -29,7 +29,7 @@ def exact_reason(config: "FitConfig") -> str:
 
 
 def encoder_reason(config: "FitConfig") -> str:
-    """Why an encoder needs exact targets; "" where others train it, too."""
+    """Why the encoder needs exact targets; "" if it can train on other rows, too."""
     reasons = {
         f"objective {config.objective}": not config.objective_spec.takes_partial,
         "c_mixup": config.c_mixup,
@@ -40,7 +40,7 @@ def encoder_reason(config: "FitConfig") -> str:
 
 
 def trained_sizes(config: "FitConfig", rows: Sizes | int) -> Sizes:
-    """The sizes that a config trains on, of those that there are: for heads, and for encoders."""
+    """How many of these rows a config trains its head and its encoder on."""
     exact, everyone, ranged = Sizes.of(rows)
     heads = exact if exact_reason(config) else exact + ranged
     if config.takes_partial:
