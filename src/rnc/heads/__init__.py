@@ -33,16 +33,16 @@ and m = o_0, s = floor + log(1 + exp(o_1)):
               with no gradient through [.]                Seitzer 2022
 
 The paper's seven are l1, mse, huber, dex, dldl, or and corn. quantile and gaussian are trained for
-a distribution, and the binned heads have one, too: `Head.quantiles`. The quantiles of quantile are
-its outputs in rising order, which never cross; sorting can only lower the loss (Chernozhukov 2010).
-With the level 1/2 alone its loss is l1; with many levels it is about the CRPS.
+a distribution, and the binned heads predict one, too: see `Head.quantiles`. The quantile head sorts
+its outputs, so its quantiles never cross; sorting can only lower the loss (Chernozhukov 2010). With
+the level 1/2 alone its loss is that of l1; with many levels it is about the CRPS.
 
     option    default   heads       what it is
     beta      1         huber       where the square ends, in scales
-    beta      0.5       gaussian    0: the likelihood; 1: means are learned as by mse. An exact
-                                    solution is that of 0, since [.] is for training by steps
+    beta      0.5       gaussian    0: the likelihood; 1: means are learned as by mse. The exact
+                                    solver uses 0, since [.] only matters for training by steps
     floor     0.001     gaussian    the least standard deviation, in scales
-    levels    9 levels  quantile    those of the quantiles, from 0.025 to 0.975; 0.5 among them
+    levels    9 levels  quantile    levels of the quantiles, from 0.025 to 0.975; 0.5 among them
     sigma     2         dldl lde    the width of the target distribution, in bins
     alpha     1         dldl l2cs   the weight of the error of the expectation, in bins. Released
                                     code counts in target units: alpha = step (dldl) or step^2
@@ -98,7 +98,7 @@ class HeadConfig:
     shift: tuple[float, ...]
     """Per target: the mean of the training targets, or the lowest class centre."""
     scale: tuple[float, ...]
-    """Per target: the unit that errors count in, as their standard deviation; or the step."""
+    """Per target: the unit of errors: the targets' standard deviation, or the step of the bins."""
     bins: tuple[int, ...]
     """Per target: the number of classes; 1 for a head without bins."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -123,9 +123,10 @@ class HeadConfig:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "HeadConfig":
-        """The config with these fields, or with those of a run before `options` existed.
+        """The config with these fields, also with those of a run from before `options` existed.
 
-        Then every head had the same five options beside its fields, and used some of them.
+        Such a run holds the same five options beside the fields of every head. Those that the head
+        does not use are dropped.
         """
         if "options" in fields:
             return cls(**fields)
@@ -171,8 +172,8 @@ class Head(nn.Module):
     def loss(self, outputs: Tensor, targets: Tensor, upper: Tensor | None = None) -> Tensor:
         """One loss per sample: (n, .) with (n, t), or (n,) for a single target -> (n,).
 
-        Those of corn depend on the batch: it divides by its number of (sample, threshold) terms.
-        With `upper`, targets are the lower ends of intervals, as for `rnc.rnc_loss`: see
+        Losses of corn depend on the batch: they are divided by its number of (sample, threshold)
+        terms. With `upper`, targets are the lower ends of intervals, as for `rnc.rnc_loss`: see
         `rnc.heads.intervals`. The mean is then over the targets that a sample has.
         """
         columns = targets[:, None] if targets.dim() == 1 else targets
@@ -184,7 +185,7 @@ class Head(nn.Module):
         losses = []
         for i, block in enumerate(self._blocks(outputs)):
             u = (columns[:, i].double() - self.config.shift[i]) / self.config.scale[i]
-            # 0 * u is 0, or NaN where a class would otherwise be made up for a missing target.
+            # 0 * u is 0, or NaN for a missing target, which would otherwise get some class.
             losses.append(self.spec.loss(block, u, self.config.options) + 0 * u)
         mean = torch.stack(losses).mean(dim=0)
         return mean if outputs.dtype == torch.float64 else mean.float()
@@ -192,7 +193,7 @@ class Head(nn.Module):
     def _interval_loss(self, outputs: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
         lower = lower.double().masked_fill(lower.isnan(), -torch.inf)
         upper = upper.double().masked_fill(upper.isnan(), torch.inf)
-        if upper.is_cpu and not torch.compiler.is_compiling():  # a GPU would wait
+        if upper.is_cpu and not torch.compiler.is_compiling():  # would synchronize with a GPU
             check_order(lower, upper, "A head's loss needs targets (lower ends)")
         losses = [
             self._block_interval_loss(
@@ -227,13 +228,13 @@ class Head(nn.Module):
 
     @property
     def has_distribution(self) -> bool:
-        """Whether it says how targets scatter, not only where they are."""
+        """Whether the head predicts a distribution of the target, not only a value."""
         return self.spec.masses is not None or self.spec.quantiles is not None
 
     def quantiles(self, outputs: Tensor, levels: Sequence[float] = LEVELS) -> Tensor:
         """Quantiles at any levels, in the units of the targets: (n, .), q -> (n, t, q) in float64.
 
-        Those of a higher level are never lower. How they are made is in `rnc.heads.distributions`.
+        They never fall as the level rises. `rnc.heads.distributions` says how they are computed.
 
         >>> head = make_head("gaussian", 8, torch.tensor([20.0, 30.0, 64.0]))
         >>> head.quantiles(head(torch.randn(5, 8)), [0.1, 0.5, 0.9]).shape
@@ -256,12 +257,12 @@ class Head(nn.Module):
         return self.spec.quantiles(block, levels, self.config.options)
 
     def masses(self, outputs: Tensor) -> list[Tensor]:
-        """Of a binned head: the probabilities of the classes of each target, t times (n, b)."""
+        """The probabilities of the classes of each target, for a binned head: t times (n, b)."""
         assert self.spec.masses is not None
         return [self.spec.masses(block, self.config.options) for block in self._blocks(outputs)]
 
     def deviations(self, outputs: Tensor) -> Tensor:
-        """Of the gaussian head: standard deviations in the units of the targets, (n, t)."""
+        """Standard deviations in the units of the targets, for the gaussian head: (n, t)."""
         assert self.spec.deviation is not None
         u = [self.spec.deviation(block, self.config.options) for block in self._blocks(outputs)]
         columns = torch.stack(u, dim=1).double()
@@ -296,7 +297,7 @@ def head_config(
     step: PerTarget = None,
     options: HeadOptions | None = None,
 ) -> HeadConfig:
-    """The config of a head for these training targets; an option that it lacks is refused.
+    """The config of a head for these training targets; an unknown option raises.
 
     One number for shift, scale, low, high or step holds for all targets, a sequence gives one for
     each, and None derives it from the training targets.
@@ -305,13 +306,13 @@ def head_config(
         name: one of HEADS.
         d: number of features.
         train_targets: (m,) or (m, t).
-        shift: for heads without bins, what to subtract: the mean.
-        scale: and to divide by: the standard deviation.
-        low: for binned heads, the lowest class centre: the lowest target. Targets beyond the
+        shift: for heads without bins, what to subtract from targets; None: their mean.
+        scale: what to divide by after that; None: their standard deviation.
+        low: for binned heads, the lowest class centre; None: the lowest target. Targets beyond the
             classes count as the nearest class.
-        high: the last class centre is the first one at or above it: the highest target.
-        step: between class centres: 1 if all training targets are whole numbers and high - low is
-            at most 200, otherwise (high - low) / 100.
+        high: the last class centre is the first at or above it; None: the highest target.
+        step: between class centres; None: 1 if all training targets are whole numbers and
+            high - low is at most 200, otherwise (high - low) / 100.
         options: the head's own, as {"beta": 0.5}; see the table in `rnc.heads`.
     """
     spec = find_head(name)
@@ -354,7 +355,7 @@ def _bins(i: int, y: Columns, low: float | None, high: float | None, step: float
             f"target {i} needs a step > 0 that makes 1 to {MOST_STEPS} steps from low={low} to "
             f"high={high}; got step={step}."
         )
-    # The rounding of 0.6 / 0.1 is no reason for one more class.
+    # Rounding, as in 0.6 / 0.1, must not add a class.
     return low, step, math.ceil((high - low) / step - 1e-6) + 1
 
 

@@ -1,11 +1,11 @@
 """Quantiles of the distributions that heads predict, in the units of u.
 
-from quantiles of a grid   linear between levels, in the scores of a normal distribution: exact
-                           for normal targets. Beyond the grid the outermost two levels go on
-                           in the same way, as the tails of a normal distribution
+from quantiles of a grid   linear interpolation between levels, in the scores of a normal
+                           distribution: exact for normal targets. Beyond the grid, the line
+                           through the outermost two levels goes on, as normal tails do
 from masses of bins        the mass of class k lies evenly between k - 1/2 and k + 1/2; no
                            quantile is beyond the centres of the first and the last class
-from a mean and a scale    those of a normal distribution
+from a mean and a scale    quantiles of that normal distribution
 """
 
 from bisect import bisect_left
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
-"""The quantiles that are learned and given unless others are asked for."""
+"""Default levels of the quantiles that are learned and returned."""
 
 
 def check_levels(levels: Sequence[float]) -> tuple[float, ...]:
-    """The levels as floats; raises for those that no quantile has, and for one that is twice.
+    """The levels as floats; raises if one is not between 0 and 1, or occurs twice.
 
     >>> check_levels([0.9, 0.1])
     (0.9, 0.1)
@@ -49,7 +49,7 @@ def between_levels(values: Tensor, grid: Sequence[float], levels: Sequence[float
         (score - known[i - 1]) / (known[i] - known[i - 1])
         for score, i in zip(asked, after, strict=True)
     ]
-    # Exact at either end, unlike left + share * (right - left).
+    # lerp is exact at both ends, unlike left + share * (right - left).
     left, right = values[:, [i - 1 for i in after]], values[:, after]
     return torch.lerp(left, right, values.new_tensor(shares).expand(len(values), -1))
 
@@ -87,6 +87,6 @@ def _scores(levels: Sequence[float]) -> list[float]:
 def nearest_class(u: Tensor, bins: int) -> Tensor:
     """The class of u: (n,) -> (n, 1).
 
-    Halves go up. Rounded to even numbers, every other class would be wider than its neighbours.
+    Halves are rounded up. If they were rounded to even numbers, every other class would be wider.
     """
     return (u + 0.5).floor().nan_to_num().clamp(0, bins - 1).long()[:, None]

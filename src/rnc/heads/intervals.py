@@ -1,15 +1,15 @@
 """Losses of heads for a target that is known in part: it lies in [lower, upper].
 
-    l1, mse, huber, quantile    the loss at the nearest value of the interval: 0 within it, and
-                                beyond it that of its end, for every output by itself
+    l1, mse, huber, quantile    for each output, the loss at the value of the interval nearest to
+                                it: 0 within the interval, the loss at the nearer end beyond it
     dex, lde, dldl, l2cs, corn  -log of the probability of the classes from that of the lower end to
                                 that of the upper one
     or                          the terms of the thresholds that the target is known to be above, or
                                 not to be above
     gaussian                    -log of the probability of the interval
 
-Where both ends are equal it is the loss of the head; where both are open, 0. All are computed from
-logarithms, so that a prediction far from an interval has a gradient towards it.
+If both ends are equal, it is the usual loss of the head; if both are open, it is 0. All are
+computed from logarithms, so a prediction far from an interval has a gradient towards it.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from torch.nn.functional import logsigmoid
 from rnc.heads.distributions import nearest_class
 
 LEAST = 1e-12
-"""1 - P of a probability P is at least this."""
+"""For a probability P, 1 - P is taken to be at least this."""
 Options = Mapping[str, Any]
 
 
@@ -36,7 +36,7 @@ def at_nearest(
     """The loss of outputs that are values, at the value of the interval nearest to each: (n,)."""
     here = outputs.detach().double()
     nearest = here.clamp(lower[:, None], upper[:, None])
-    within = (here == nearest) & (lower < upper)[:, None]  # no slope, not that of a corner
+    within = (here == nearest) & (lower < upper)[:, None]  # gradient 0, not that of a kink
     outputs = torch.where(within, outputs.detach(), outputs)
     return loss(outputs, nearest if outputs.shape[1] > 1 else nearest[:, 0], options)
 
@@ -49,15 +49,15 @@ def within_or_exact(
     upper: Tensor,
     options: Options,
 ) -> Tensor:
-    """The loss of the head where both ends are equal, and else that of the interval: (n,)."""
+    """The usual loss of the head if both ends are equal, else the loss of the interval: (n,)."""
     exact = lower == upper
-    # The lowest class of an interval is what corn counts its terms by, in the same batch.
+    # corn divides by the number of terms in the batch, and an interval counts by its lowest class.
     at = torch.where(exact, lower, lower.clamp(min=-1.0))
     losses = interval(outputs, lower, upper, options)
     return torch.where(exact, loss(outputs, at, options).double(), losses)
 
 
-def _touched(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
+def _end_classes(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
     """The first and the last class of an interval: (n, 1) each."""
     ends = (end.clamp(-1.0, float(bins)) for end in (lower, upper))
     first, last = (nearest_class(end, bins) for end in ends)
@@ -65,30 +65,30 @@ def _touched(lower: Tensor, upper: Tensor, bins: int) -> tuple[Tensor, Tensor]:
 
 
 def classes_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
-    """One output per class: (n, b) -> (n,)."""
+    """-log P(first .. last class) of a head with one output per class: (n, b) -> (n,)."""
     outputs = outputs.double()
-    first, last = _touched(lower, upper, outputs.shape[1])
+    first, last = _end_classes(lower, upper, outputs.shape[1])
     k = torch.arange(outputs.shape[1], device=outputs.device)
     inside = outputs.masked_fill((k < first) | (k > last), -torch.inf)
     return outputs.logsumexp(dim=1) - inside.logsumexp(dim=1)
 
 
 def or_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
-    """One output per threshold: (n, b - 1) -> (n,)."""
+    """The loss of the head `or`, which has one output per threshold: (n, b - 1) -> (n,)."""
     outputs = outputs.double()
-    first, last = _touched(lower, upper, outputs.shape[1] + 1)
+    first, last = _end_classes(lower, upper, outputs.shape[1] + 1)
     k = torch.arange(outputs.shape[1], device=outputs.device)
     above, below = logsigmoid(outputs) * (k < first), logsigmoid(-outputs) * (k >= last)
     return -(above + below).sum(dim=1)
 
 
 def corn_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options) -> Tensor:
-    """P(first .. last) = P(at least first) (1 - P(above last | at least first))."""
+    """-log P(first .. last), P = P(at least first) (1 - P(above last | at least first)): (n,)."""
     outputs = outputs.double()
-    first, last = _touched(lower, upper, outputs.shape[1] + 1)
+    first, last = _end_classes(lower, upper, outputs.shape[1] + 1)
     k, logs = torch.arange(outputs.shape[1], device=outputs.device), logsigmoid(outputs)
     reached = (logs * (k < first)).sum(dim=1)
-    # One factor has no other end: 1 - P is exact then, however near to 1 P is.
+    # For a single class, log(1 - P) is exact however near P is to 1. Several need expm1.
     passed = (logs * ((k >= first) & (k <= last))).sum(dim=1)
     one = logsigmoid(-outputs.gather(1, first.clamp(max=outputs.shape[1] - 1)))[:, 0]
     several = torch.log(-torch.expm1(passed.clamp(max=-LEAST)))
@@ -99,9 +99,9 @@ def corn_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Options)
 
 
 def normal_within(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """A normal distribution: (n,) each."""
+    """-log of the probability of the interval under a normal distribution: (n,) each -> (n,)."""
     low, high = (_standard(end, mean, deviation) for end in (lower, upper))
-    # The tail in which both are small: 1 - 1 would be 0 far above the mean.
+    # Use the tail in which both probabilities are small: far above the mean, 1 - 1 would be 0.
     flip = low + high > 0
     low, high = torch.where(flip, -high, low), torch.where(flip, -low, high)
     log_high = torch.special.log_ndtr(high)
@@ -111,7 +111,7 @@ def normal_within(mean: Tensor, deviation: Tensor, lower: Tensor, upper: Tensor)
 
 
 def _standard(end: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
-    """An end in deviations from the mean; an open one is far away, without gradient."""
+    """An end in standard deviations from the mean; an open end is 1e6 away, without gradient."""
     far = 1e6 * torch.sign(end)
     finite = torch.where(end.isinf(), mean.detach(), end)
     return torch.where(end.isinf(), far, ((finite - mean) / deviation).clamp(-1e6, 1e6))

@@ -27,7 +27,7 @@ class HeadOption(NamedTuple):
 
 
 class HeadSpec(NamedTuple):
-    """How one target is learned and read.
+    """How a head learns and predicts one target.
 
     `loss(outputs, u, options)` is (n,), finite for finite outputs; `decode(outputs, options)` is
     (n,), in the units of u. The outputs are (n, k), and u is (n,) in float64. Neither function may
@@ -49,23 +49,23 @@ class HeadSpec(NamedTuple):
     """Whether the loss grows as the error does. Then its gradient is the same in all units, and
     SGD needs units to suit its rates (rnc.training.objectives)."""
     masses: Callable[[Tensor, HeadOptions], Tensor] | None = None
-    """Of a binned head: `masses(outputs, options)`, the probability of every class, (n, b)."""
+    """For a binned head: `masses(outputs, options)`, the probability of every class, (n, b)."""
     quantiles: Callable[[Tensor, Sequence[float], HeadOptions], Tensor] | None = None
-    """Of any other head: `quantiles(outputs, levels, options)`, for q rising levels, is (n, q) in
-    the units of u. A head without both says nothing about the spread of targets."""
+    """For any other head: `quantiles(outputs, levels, options)`, for q rising levels, is (n, q) in
+    the units of u. A head with neither predicts no distribution."""
     deviation: Callable[[Tensor, HeadOptions], Tensor] | None = None
-    """Where it is an output of the head: `deviation(outputs, options)`, the standard deviation of
-    the distribution, (n,) in the units of u."""
+    """`deviation(outputs, options)`, the standard deviation of the predicted distribution, (n,) in
+    the units of u, if it is an output of the head."""
     interval: Callable[[Tensor, Tensor, Tensor, HeadOptions], Tensor] | None = None
     """`interval(outputs, lower, upper, options)`: the loss where u is only known to lie between two
     ends, (n,) each, infinite where open. Not needed where outputs are values."""
     chosen_by_loss: bool = False
-    """Whether the loss of validation chooses among exact solutions. Of a head that is trained for
-    its distribution the error of predictions sees a part only."""
+    """Whether the validation loss, not the validation error, chooses among exact solutions. The
+    error sees only a part of what a head learns that is trained for its distribution."""
 
     @property
     def place(self) -> tuple[str, ...]:
-        """What says where u = 0 is and how large 1 is."""
+        """The options that say where u = 0 is and how large one unit of u is."""
         return ("low", "high", "step") if self.binned else ("shift", "scale")
 
     def width(self, bins: int, options: HeadOptions) -> int:
@@ -73,7 +73,7 @@ class HeadSpec(NamedTuple):
         return self.outputs if isinstance(self.outputs, int) else self.outputs(bins, options)
 
     def complete(self, name: str, given: HeadOptions) -> dict[str, Any]:
-        """Every option of the head with this name: those given, checked, and else the default."""
+        """All options of the head `name`: the given ones, checked, and defaults for the rest."""
         for option, value in given.items():
             if option not in self.options:
                 raise no_option(name, option, value, self.options)
@@ -88,7 +88,7 @@ class HeadSpec(NamedTuple):
 
 
 def _as_type_of(default: object, value: Any) -> Any:
-    """A number as a float, and one or several as a tuple of them, where the default is such."""
+    """Numbers converted to the type of the default: a float, or a tuple of floats."""
     if isinstance(default, tuple):
         several = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
         return tuple(map(float, several)) if all(map(_is_number, several)) else value
@@ -100,7 +100,7 @@ def _is_number(value: object) -> bool:
 
 
 def no_option(head: str, option: str, value: object, known: Iterable[str]) -> ValueError:
-    """What to raise for an option that a head does not have."""
+    """The error for an option that a head does not have."""
     names = ", ".join(known) or "none"
     return ValueError(
         f"{option}={value!r} is no option of head {head!r}, which has {names}. Leave it out."
@@ -168,7 +168,7 @@ def _gaussian_within(outputs: Tensor, lower: Tensor, upper: Tensor, options: Hea
 
 
 def _normal(outputs: Tensor, options: HeadOptions) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation, in float64: the square of a large error leaves float32."""
+    """Mean and standard deviation, in float64: the square of a large error overflows float32."""
     mean, width = outputs.double().unbind(1)
     floor: float = options["floor"]
     return mean, floor + softplus(width)
@@ -201,28 +201,28 @@ def _l2cs(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
 
 
 def _or(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
-    above = nearest_class(u, outputs.shape[1] + 1) > _numbers(outputs)
+    above = nearest_class(u, outputs.shape[1] + 1) > _indices(outputs)
     return -logsigmoid(torch.where(above, outputs, -outputs)).sum(dim=1)
 
 
 def _corn(outputs: Tensor, u: Tensor, options: HeadOptions) -> Tensor:
-    classes, k = nearest_class(u, outputs.shape[1] + 1), _numbers(outputs)
+    classes, k = nearest_class(u, outputs.shape[1] + 1), _indices(outputs)
     terms = -logsigmoid(torch.where(classes > k, outputs, -outputs)) * (classes >= k)
-    # The mean over samples is then the sum of all terms over their number.
+    # So the mean over samples is the sum of all terms divided by their number.
     return terms.sum(dim=1) / (classes >= k).sum(dim=1).double().mean()
 
 
-def _numbers(outputs: Tensor) -> Tensor:
+def _indices(outputs: Tensor) -> Tensor:
     return torch.arange(outputs.shape[1], device=outputs.device)
 
 
 def _log_gaussian(outputs: Tensor, u: Tensor, sigma: float) -> Tensor:
-    deviations = (_numbers(outputs) - u[:, None]) / sigma
+    deviations = (_indices(outputs) - u[:, None]) / sigma
     return (deviations.square() / -2).log_softmax(dim=1)
 
 
 def _expectation(outputs: Tensor, options: HeadOptions) -> Tensor:
-    return (outputs.softmax(dim=1) * _numbers(outputs)).sum(dim=1)
+    return (outputs.softmax(dim=1) * _indices(outputs)).sum(dim=1)
 
 
 def _or_count(outputs: Tensor, options: HeadOptions) -> Tensor:
@@ -242,7 +242,7 @@ def _class_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
 
 
 def _or_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
-    # Sorted, they fall as probabilities to be above a rising threshold do; the mean is the same.
+    # P(above) must fall with the threshold, so the outputs are sorted. That keeps the mean.
     return _between(outputs.double().sigmoid().sort(dim=1, descending=True).values)
 
 
@@ -251,7 +251,7 @@ def _corn_masses(outputs: Tensor, options: HeadOptions) -> Tensor:
 
 
 def _between(above: Tensor) -> Tensor:
-    """Masses of classes from the probabilities to be above each: (n, b - 1) -> (n, b)."""
+    """Masses of classes from the probabilities of being above each: (n, b - 1) -> (n, b)."""
     one, none = above.new_ones(len(above), 1), above.new_zeros(len(above), 1)
     return torch.cat([one, above], dim=1) - torch.cat([above, none], dim=1)
 
@@ -282,7 +282,7 @@ def _over_thresholds(
     return HeadSpec(
         loss,
         decode,
-        _COUNTED,
+        _THRESHOLD_OPTIONS,
         lambda bins, _: bins - 1,
         binned=True,
         masses=masses,
@@ -302,8 +302,10 @@ _ALPHA = {"alpha": HeadOption(1.0, lambda alpha: 0 <= alpha < math.inf, ">= 0")}
 _ORIGINAL = {"original": HeadOption(False, lambda original: True, "a bool")}
 _LEVELS = HeadOption(LEVELS, _are_levels, "rising levels above 0 and below 1 with 0.5 among them")
 _FLOOR = HeadOption(0.001, lambda floor: 1e-6 <= floor < math.inf, ">= 1e-6")
-_WEIGHTED = HeadOption(0.5, lambda beta: 0 <= beta <= 1, "from 0 to 1")
-_COUNTED = {"decode": HeadOption("mean", lambda decode: decode in _DECODE, f"one of {_DECODE}")}
+_LIKELIHOOD_BETA = HeadOption(0.5, lambda beta: 0 <= beta <= 1, "from 0 to 1")
+_THRESHOLD_OPTIONS = {
+    "decode": HeadOption("mean", lambda decode: decode in _DECODE, f"one of {_DECODE}")
+}
 
 HEADS: dict[str, HeadSpec] = {
     "l1": HeadSpec(_l1, _first, outputs_are_values=True, linear=True),
@@ -328,7 +330,7 @@ HEADS: dict[str, HeadSpec] = {
     "gaussian": HeadSpec(
         _gaussian,
         _first,
-        {"beta": _WEIGHTED, "floor": _FLOOR},
+        {"beta": _LIKELIHOOD_BETA, "floor": _FLOOR},
         2,
         quantiles=_normal_quantiles,
         deviation=_deviation,
@@ -339,7 +341,7 @@ HEADS: dict[str, HeadSpec] = {
 
 
 def find_head(name: str) -> HeadSpec:
-    """The head of a name; an unknown name lists the known ones."""
+    """The head with a name; raises for an unknown name and lists the known ones."""
     if name not in HEADS:
         raise ValueError(f"head must be one of {', '.join(HEADS)}; got {name!r}.")
     return HEADS[name]
