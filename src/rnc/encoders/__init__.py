@@ -8,7 +8,7 @@ The shape of one sample says which kind of encoder fits:
     tables   (p,)          "mlp", "piecewise-mlp"
 
 Features are the last layer's output, averaged over an image, a volume or a signal: no projection
-head and no normalisation, as in the paper. One more encoder of ours is a class and a line of
+head and no normalisation, as in the paper. To add an encoder, write a class and a line of
 `ENCODERS`; your own nn.Module needs neither.
 """
 
@@ -40,8 +40,8 @@ def build_encoder(
 ) -> nn.Module:
     """An encoder for inputs of the given shape, checked with one forward pass.
 
-    Weights are random and come from torch's global generator, so seed it first. Where there is
-    batch normalisation, training needs batches of two samples or more; evaluation does not.
+    Weights are random and come from torch's global generator, so seed it first. An encoder with
+    batch normalisation needs batches of two samples or more in training, but not in evaluation.
 
     Args:
         name: one of `ENCODERS`, a timm model for images, or a module (n, *input_shape) -> (n, d),
@@ -50,7 +50,7 @@ def build_encoder(
             (c, l) or (p,).
         pretrained: start from timm's weights, which it downloads or finds in its cache.
         weights: start from these instead: a file or folder, as for `rnc.weights.load_weights`.
-        projected: with a projection on its features, of `rnc.encoders.projection`.
+        projected: add a projection of the features, as in `rnc.encoders.projection`.
 
     >>> encoder = build_encoder("mlp", (8,))
     >>> encoder(torch.zeros(5, 8)).shape
@@ -79,7 +79,7 @@ def build_encoder(
 def default_encoder(input_shape: Sequence[int], *, piecewise: bool = False) -> str:
     """The name of the encoder for a shape: the paper's, or one that suits small images and tables.
 
-    With `piecewise`, that of tables is the one that learns bins from training rows.
+    With `piecewise`, tables get the encoder that learns bins from training rows.
 
     >>> default_encoder((3, 224, 224)), default_encoder((1, 28, 28))
     ('resnet18', 'small-cnn')
@@ -160,16 +160,16 @@ def _build_timm(name: str, shape: tuple[int, ...], pretrained: bool) -> nn.Modul
 def check_encoder(
     name: str, *, image_size: int, pretrained: bool = False, weights: str | Path | None = None
 ) -> None:
-    """Raise for an encoder that does not exist, or whose weights are out of reach.
+    """Raise if an encoder does not exist, or if its weights cannot be found.
 
-    This takes no data and builds no network, so that it can be called before anything else.
+    The check takes no data and builds no network, so it can be called before anything else.
     """
     if weights is not None:
         weights_file(weights)
     published = pretrained and weights is None
     if name == "auto":
         if not published:
-            return  # any data have one
+            return  # every kind of data has a default encoder
         name = default_encoder((3, image_size, image_size))
     if name in ENCODERS:
         _check_not_published(name, published)
@@ -329,11 +329,11 @@ ENCODERS: dict[str, tuple[int, Callable[[int], nn.Module]]] = {
     "mlp": (1, MLP),
     "piecewise-mlp": (1, PiecewiseMLP),
 }
-"""By name: how many dimensions a sample has, and what builds the network from the first of them."""
+"""By name: how many dimensions a sample has, and what builds the network for the first one."""
 
 
 def start_as_in_the_paper(network: nn.Module) -> None:
-    """Convolutions N(0, 2 / (kernel * out)), normalisations 1 and 0: also each block's last one."""
+    """Draw convolutions from N(0, 2 / (kernel * out)); set all batch norms to 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

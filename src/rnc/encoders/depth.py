@@ -1,8 +1,9 @@
 """Layers of an encoder from its input to its features, for learning rates that differ by depth.
 
-A layer is what timm calls one (a block of a transformer or of a residual network). Of any other
-module it is a convolution or a linear map, with the normalisation that follows it: what has a
-weight of two or more dimensions begins a layer, in the order in which the parts were made.
+For a timm model, a layer is what timm calls one: a block of a transformer or of a residual network.
+For any other module, each part that has a weight of two or more dimensions (a convolution or a
+linear map) begins a layer; the normalisation that follows belongs to it. The order is the one in
+which the parts were made.
 """
 
 from torch import nn

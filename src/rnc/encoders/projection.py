@@ -1,17 +1,17 @@
 """A projection on the features of an encoder that does not change: (n, d) -> (n, d).
 
-    z = (features - shift) / scale           by the training features, one scale for all of them
+    z = (features - shift) / scale           from the training features; one scale for all
     projection(features) = z + W2 ReLU(LayerNorm(W1 z))
 
-W2 starts at 0, so that training starts from the features as they are. Measured against a linear map
-and against no projection in docs/pretrained.md.
+W2 starts at 0, so that training starts from the features as they are. docs/pretrained.md compares
+it with a linear map and with no projection.
 """
 
 import torch
 from torch import Tensor, nn
 
 HIDDEN_UNITS = 512
-"""Of the projection."""
+"""Width of the hidden layer."""
 
 
 class ResidualProjection(nn.Module):
@@ -33,7 +33,7 @@ class ResidualProjection(nn.Module):
 
     @torch.no_grad()
     def learn_scale(self, features: Tensor) -> None:
-        """Take shift and scale from training features (n, d)."""
+        """Set shift and scale from training features (n, d)."""
         values = features.double()
         self.shift.copy_(values.mean(dim=0))
         spread = values.var(dim=0, correction=0).mean().sqrt()
@@ -47,7 +47,7 @@ class ResidualProjection(nn.Module):
 
 
 class ProjectedEncoder(nn.Module):
-    """An encoder that stays as it is, and a projection on its features: (n, ...) -> (n, d)."""
+    """A frozen encoder followed by a projection of its features: (n, ...) -> (n, d)."""
 
     def __init__(self, backbone: nn.Module, projection: ResidualProjection) -> None:
         super().__init__()

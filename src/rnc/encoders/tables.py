@@ -1,7 +1,7 @@
 """Encoders for tables: (n, p) -> (n, d), of columns that are standardised or 0 and 1.
 
-A category comes as one 0/1 column per value, so that the first linear layer holds an embedding of
-each value: the column of its weights that a 1 picks.
+A category comes as one 0/1 column per value. So the first linear layer holds an embedding of each
+value: the column of its weights that a 1 picks.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 MOST_BINS = 16
 MOST_INPUTS = 4096
-"""Bins of all columns together: where there would be more, each column has fewer."""
+"""Most bins of all columns together; a wide table gets fewer bins per column."""
 NARROWEST = 1e-6
-"""Width of a bin in standard deviations of its column: a narrower one says nothing."""
+"""Least width of a bin, in standard deviations of its column; narrower bins are always 0."""
 
 
 class MLP(nn.Module):
@@ -39,13 +39,14 @@ class MLP(nn.Module):
 
 
 class PiecewiseMLP(nn.Module):
-    """An `MLP` that sees each column cut into pieces, too: (n, p) -> (n, 256).
+    """An `MLP` that also sees each column cut into bins: (n, p) -> (n, 256).
 
-    A network is smooth in its inputs, and tables often are not: a price jumps at the edge of a
-    district. So each column is cut at its quantiles into up to 16 bins, each of which says how much
-    of it lies below the value: 0, 1, or a part in the bin that the value is in. That is the
-    piecewise-linear encoding of Gorishniy et al., "On Embeddings for Numerical Features in Tabular
-    Deep Learning", NeurIPS 2022. The columns as they are join it, for values beyond all bins.
+    A network is smooth in its inputs, but targets of tables often are not: a price jumps at the
+    edge of a district. So each column is cut at its quantiles into up to 16 bins. Each bin's input
+    is the share of the bin that lies below the value: 0, 1, or between in the value's own bin. This
+    is the piecewise-linear encoding of Gorishniy et al., "On Embeddings for Numerical Features in
+    Tabular Deep Learning", NeurIPS 2022. The columns themselves are inputs, too, for values beyond
+    all bins.
 
     The edges are quantiles of the normal distribution until `learn_bins` has seen training rows.
 
@@ -66,7 +67,7 @@ class PiecewiseMLP(nn.Module):
 
     @torch.no_grad()
     def learn_bins(self, rows: Tensor) -> None:
-        """Cut each column at its quantiles among these rows (n, p); equal ones leave no bin."""
+        """Cut each column at its quantiles over rows (n, p); equal quantiles leave no bin."""
         shares = np.linspace(0, 1, self.edges.shape[1])
         for edges, column in zip(self.edges, rows.T, strict=True):  # one at a time in float64
             edges.copy_(torch.from_numpy(np.quantile(column.double().cpu().numpy(), shares)))

@@ -19,8 +19,8 @@ class ResNet3d(nn.Module):
     with one channel; 64 x 64 x 64 voxels take 5.9 billion multiplications.
 
     Args:
-        channels: of a volume.
-        blocks: of each stage.
+        channels: number of channels of a volume.
+        blocks: number of blocks in each stage.
         width: channels of the first stage, a multiple of 8.
         stem: side of the first kernel; one of 3 has no pooling behind it, for small volumes.
     """
@@ -31,7 +31,7 @@ class ResNet3d(nn.Module):
         super().__init__()
         layers: list[nn.Module] = [
             nn.Conv3d(channels, width, stem, stride=2, padding=stem // 2, bias=False),
-            _normalised(width),
+            _group_norm(width),
             nn.ReLU(inplace=True),
         ]
         if stem > 3:
@@ -56,13 +56,13 @@ class BasicBlock3d(nn.Module):
     def __init__(self, width: int, out: int, stride: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv3d(width, out, 3, stride, padding=1, bias=False)
-        self.norm1 = _normalised(out)
+        self.norm1 = _group_norm(out)
         self.conv2 = nn.Conv3d(out, out, 3, padding=1, bias=False)
-        self.norm2 = _normalised(out)
+        self.norm2 = _group_norm(out)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or width != out:
             convolution = nn.Conv3d(width, out, 1, stride, bias=False)
-            self.shortcut = nn.Sequential(convolution, _normalised(out))
+            self.shortcut = nn.Sequential(convolution, _group_norm(out))
 
     def forward(self, x: Tensor) -> Tensor:
         """The block's output, at the size that the stride leaves."""
@@ -70,5 +70,5 @@ class BasicBlock3d(nn.Module):
         return F.relu(change + self.shortcut(x))
 
 
-def _normalised(width: int) -> nn.GroupNorm:
+def _group_norm(width: int) -> nn.GroupNorm:
     return nn.GroupNorm(width // _GROUP, width)
