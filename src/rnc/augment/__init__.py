@@ -2,14 +2,14 @@
 
     train_views(x, config, views)   random views          (n, ...) -> (n, v, ...)
     eval_view(x, config)            the one fixed view    (n, ...) -> (n, ...)
-    TEST_VIEWS[name](view)          what a prediction averages over, made of the fixed view
+    TEST_VIEWS[name](view)          the views that a prediction averages over, from the fixed view
 
 The config says how: `ImageAugment` for uint8 images (n, c, h, w), `SignalAugment` for signals
 (n, c, l), `VolumeAugment` for volumes (n, c, d, h, w), `TableAugment` for tables (n, p). Defaults
 are the paper's where it has them.
 
-`draw_views` draws one (n, v, k) tensor of uniform numbers, and `views_from` makes views of it with
-tensor operations only, without a loop over samples and without waiting for a GPU. torch.compile
+`draw_views` draws one (n, v, k) tensor of uniform numbers. `views_from` makes views of it with
+tensor operations only, without a loop over samples or a synchronization with a GPU. torch.compile
 takes all of it except a torch.Generator: to use one, call `draw_views` and compile `views_from`.
 """
 
@@ -93,11 +93,11 @@ TEST_VIEWS: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
     "mirror": _with_mirror_image,
     "cached": _each,
 }
-"""The views whose features are averaged for a prediction, by name: (n, ...) -> several of it."""
+"""The views that a prediction averages over, by name: (n, ...) -> one or more of that shape."""
 
 
 def check_test_views(name: str, kind: str) -> None:
-    """Raise unless data of a kind have these test views."""
+    """Raise if a kind of data does not have these test views."""
     check_value(name in TEST_VIEWS, "test_views", "one of plain, mirror", name)
     if name == "mirror" and kind not in ("image", "volume"):
         raise ValueError(
@@ -123,14 +123,14 @@ def draw_views(
     more = erasing_draws(config, sides=x.dim() - 2)
     if more == 0:
         return draws
-    # Drawn apart, so that crops and colours are the same with and without erasing.
+    # Drawn separately, so that crops and colours are the same with and without erasing.
     block = torch.rand(x.shape[0], views, more, generator=generator, device=x.device)
     return torch.cat([draws, block], dim=-1)
 
 
 @torch.no_grad()
 def views_from(x: Tensor, config: Augment, draws: Tensor) -> Tensor:
-    """The views that the numbers of `draw_views` stand for: (n, ...), (n, v, k) -> (n, v, ...)."""
+    """The views that the numbers of `draw_views` determine: (n, ...), (n, v, k) -> (n, v, ...)."""
     _check_input(x, config)
     with torch.autocast(x.device.type, enabled=False):  # half precision would cost grey levels
         if isinstance(config, SignalAugment):
@@ -169,7 +169,7 @@ def _table_views(table: Tensor, config: TableAugment, draws: Tensor) -> Tensor:
 
 
 def _cached_views(features: Tensor, config: CachedViews, draws: Tensor) -> Tensor:
-    """Different ones of the kept random views; the test views where there are none."""
+    """Cached random views in random order, or the test views if no random views are cached."""
     count = config.views or config.tests
     order = draws[:, 0, :count].argsort(dim=1) if config.views else None
     place = torch.arange(draws.shape[1], device=draws.device) % count

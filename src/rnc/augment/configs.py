@@ -93,8 +93,8 @@ class ImageAugment:
 class SignalAugment:
     """How signals become views (c, round(crop * l)).
 
-    A view is a window of the signal, not stretched, so that frequencies keep their meaning; in
-    `eval_view` the middle one, so that the encoder sees one length only.
+    A view is a window of the signal. It is not stretched, so frequencies keep their meaning.
+    `eval_view` takes the middle window, so that the encoder sees one length only.
 
     Args:
         crop: share of the signal in a view; 1 for all of it.
@@ -130,8 +130,8 @@ class SignalAugment:
 class VolumeAugment:
     """How volumes become views (c, round(crop * d), round(crop * h), round(crop * w)).
 
-    A view is a window of the volume, not stretched, so that sizes keep their meaning; in
-    `eval_view` the middle one, so that the encoder sees one size only.
+    A view is a window of the volume. It is not stretched, so sizes keep their meaning. `eval_view`
+    takes the middle window, so that the encoder sees one size only.
 
     Args:
         crop: share of each side in a view; 1 for all of it.
@@ -181,11 +181,11 @@ class TableAugment:
 
 @dataclass(frozen=True)
 class CachedViews:
-    """How the kept features of a sample (t + k, d) become views (d,): see `rnc.training.frozen`.
+    """How the cached features of a sample (t + k, d) become views (d,): see `rnc.training.frozen`.
 
     Args:
-        tests: t, how many of them are its test views, which come first.
-        views: k, how many are random views.
+        tests: t, how many of them are features of test views; they come first.
+        views: k, how many of them are features of random views.
     """
 
     tests: int
@@ -206,15 +206,14 @@ AUGMENTS: dict[str, type[Augment]] = {
 """The config for each kind of data."""
 
 MEASURED_SIDES = {"signal": 1, "volume": 3}
-"""Sides of a sample, by the kinds whose values come in any unit, and are standardised by channel.
-"""
+"""Number of sides of a sample, for kinds of data whose channels have units and are standardised."""
 
 
 def standardised(x: Tensor, shift: Tensor, scale: Tensor, kind: str) -> Tensor:
-    """Samples of a kind that comes in any unit, by channel; others as they are."""
+    """Samples standardised by channel if their kind is in `MEASURED_SIDES`, else unchanged."""
     return (x - shift) / scale if kind in MEASURED_SIDES else x
 
 
 def unit_shape(kind: str, channels: int) -> tuple[int, ...]:
-    """The shape of what standardises the channels of a sample: (c, 1, ...)."""
+    """The shape of the shift and the scale that `standardised` takes: (c, 1, ...)."""
     return (channels if kind in MEASURED_SIDES else 1, *[1] * MEASURED_SIDES.get(kind, 1))

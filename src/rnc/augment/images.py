@@ -111,8 +111,8 @@ def eval_side(config: ImageAugment) -> int:
 def resample(images: Tensor, rows: Window, columns: Window, config: ImageAugment) -> Tensor:
     """Pixels of the views in 0..1: uint8 (n, c, h, w) -> (n, v, c, size, size).
 
-    With antialiasing, as Pillow's and torchvision's resize. Crops are boxes, so it takes two
-    products with banded matrices; grid_sample would alias.
+    They are antialiased like Pillow's and torchvision's resize. Crops are boxes, so two products
+    with banded matrices are enough; grid_sample would alias.
     """
     (n, c, h, w), size, cubic = images.shape, config.size, config.interpolation == "bicubic"
     v = rows.step.shape[1]
@@ -148,8 +148,9 @@ def _bicubic(x: Tensor) -> Tensor:
 def jitter_colours(planes: Planes, factors: Tensor, hue: Tensor, order: Tensor) -> Planes:
     """Images with changed colours, as torchvision's adjust_* functions on float images give.
 
-    Contrast, which needs the mean of an image, is computed once; what goes before and after it, in
-    an order per image, is pointwise on planes, so that a compiler makes one pass of each.
+    Contrast, which needs the mean of an image, is computed once. The changes before and after it,
+    whose order differs per image, are pointwise on planes, so a compiler fuses each part into one
+    pass.
 
     Planes are in 0..1; only three of them have saturation and hue. Factors of brightness, contrast
     and saturation are (n, 3), turns of the hue (n,), and the order of all four changes is (n, 4).

@@ -19,8 +19,8 @@ def middle_volume(volumes: Tensor, config: VolumeAugment) -> Tensor:
 def volume_views(volumes: Tensor, config: VolumeAugment, draws: Tensor) -> Tensor:
     """Random views: (n, c, d, h, w) and uniform numbers (n, v, k) -> (n, v, c, d', h', w').
 
-    Windows are taken along one side after the other, the shortest memory stride last, so that the
-    indices of a side are all that is held beside the voxels.
+    Windows are taken along one side after the other, the side of shortest memory stride last. So
+    only the indices of one side at a time are in memory beside the voxels.
     """
     sizes = [*VOLUME_DRAWS, erasing_draws(config, sides=3)]
     place, mirror, change, block = torch.split(draws, sizes, dim=-1)
