@@ -1,8 +1,8 @@
 """Scores of predictions, and of how well features keep the order of the labels.
 
 Predictions and targets are (n,) or (n, t), in the units of the targets. Errors are pooled: every
-one of the n * t errors counts the same, or by the weight of its row: weights are (n,), from 0 on.
-Labels that are known in part have scores of their own: see `rnc.metrics.partial_labels`.
+one of the n * t errors counts the same, or by the weight of its row: weights are (n,), at least 0.
+Labels that are known in part have their own scores: see `rnc.metrics.partial_labels`.
 """
 
 import math
@@ -26,7 +26,7 @@ from rnc.metrics.words import score_words as score_words
 
 SHOTS = ("many", "medium", "few")
 WORST = 12
-"""Samples that a report shows for their errors, and an evaluation keeps pictures of."""
+"""How many samples with the largest errors a report shows and an evaluation keeps pictures of."""
 
 
 def regression_scores(
@@ -47,12 +47,12 @@ def regression_scores(
     Args:
         prediction: (n,) or (n, t).
         target: the same shape.
-        train_target: of the samples that the model was trained on, (m,) or (m, t).
+        train_target: the targets that the model was trained on, (m,) or (m, t).
         angles: the two targets are pitch and yaw in degrees: adds angular_error.
         shot_step: adds `shot_scores` with this step, as many_mae and so on. None adds them, with
             step 1, for a single target whose training values are whole numbers.
-        weights: what each sample counts, (n,); r2 still compares with the plain mean of the
-            training targets, and the n of a shot group counts samples.
+        weights: of the samples, (n,); r2 still compares with the plain mean of the training
+            targets, and the n of a shot group counts samples.
 
     >>> ages, seen = np.array([20.0, 30.0, 40.0]), np.array([10.0, 20.0, 30.5])
     >>> scores = regression_scores(np.array([21.0, 31.0, 38.0]), ages, seen)
@@ -128,11 +128,11 @@ def r2(
     mean: float | Sequence[float] | Values | None = None,
     weights: Values | None = None,
 ) -> float:
-    """Share of the squared error of a constant prediction that is gone; nan if that had none.
+    """R2 = 1 - squared error / squared error of a constant; nan if the latter is 0.
 
-    The constant is `mean`, one number per target. The paper takes the mean of the training targets;
-    None takes that of the targets given here, the usual R2, by their weights if there are some.
-    Both sums of squares run over all targets, so that one with a larger variance weighs more.
+    The constant is `mean`, one number per target. The paper takes the mean of the training targets.
+    None takes the mean of the targets given here, weighted if there are weights: the usual R2. Both
+    sums of squares run over all targets, so one with a larger variance weighs more.
 
     >>> round(r2(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0])), 3)
     0.5
@@ -162,7 +162,7 @@ def circular_error(
     >>> circular_error(np.array([23.5, 7.0]), np.array([0.5, 6.0]), period=24)
     1.0
     """
-    pairwise.circular(period)  # raises if it is no period
+    pairwise.circular(period)  # raises if the period is not valid
     gaps = np.abs(_errors(prediction, target)) % period
     return weighted_mean(np.minimum(gaps, period - gaps), weights)
 
@@ -179,9 +179,9 @@ def error_measure(label_distance: str | pairwise.Pairwise) -> Callable[..., floa
 
 
 def worst_samples(prediction: Columns, target: Columns) -> NDArray[np.int64]:
-    """Rows of the largest absolute errors, of the mean over the targets, the largest first.
+    """Rows with the largest absolute errors, averaged over the targets, the largest first.
 
-    At most WORST of them; a row whose error is not finite is none of them.
+    There are at most WORST; rows whose error is not finite are left out.
 
     >>> worst_samples(np.array([[1.0], [math.nan], [9.0]]), np.array([[2.0], [0.0], [0.0]]))
     array([2, 0])
@@ -254,7 +254,8 @@ def shot_scores(
 ) -> dict[str, dict[str, float]]:
     """n, mae, mse and gmean of each shot group; a group without samples is left out.
 
-    The arguments are explained at `shot_groups`. With weights (n,), so is a group without weight.
+    The arguments are explained at `shot_groups`. With weights (n,), a group of weight 0 is left
+    out, too.
 
     >>> truth = np.array([7.0, 9.0])
     >>> shot_scores(truth + 2, truth, np.repeat([7, 8], [101, 20]))["few"]
@@ -299,8 +300,9 @@ def ordinality(
 
     Label similarity is minus the label distance. Both correlations are exact for the samples
     used, and nan if all labels, or all features, are equally far apart. The similarity and the
-    label distance are those of `rnc_loss`. Of more samples than `points`, so many are drawn with
-    the seed. Time grows with its square: 2,000 points are 2 million pairs, 2 to 3 seconds.
+    label distance are those of `rnc_loss`. If there are more samples than `points`, that many are
+    drawn with the seed. Time grows with the square of `points`: 2,000 are 2 million pairs, 2 to 3
+    seconds.
 
     >>> ages = np.array([20.0, 30.0, 45.0, 70.0])
     >>> ordinality(2 * ages[:, None], ages)

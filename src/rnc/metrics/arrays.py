@@ -1,4 +1,4 @@
-"""What the metrics take, as checked arrays; means over rows that weigh unlike."""
+"""Checked arrays from the arguments of the metrics, and weighted means of rows."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch import Tensor
 Values = Tensor | NDArray[Any]
 """What the metrics take: (n,) or (n, t)."""
 Columns = NDArray[np.float64]
-"""What they work on: (n, t)."""
+"""What the metrics compute with: (n, t)."""
 
 
 def as_columns(values: Values, name: str) -> Columns:
@@ -24,7 +24,7 @@ def as_columns(values: Values, name: str) -> Columns:
 
 
 def float_rows(features: Values) -> NDArray[Any]:
-    """Features as they are in float32 or float64, others as float32."""
+    """Features as a finite array (n, d): float64 stays float64, any other dtype becomes float32."""
     if isinstance(features, Tensor):
         features = features.detach().cpu()
         features = (features if features.dtype == torch.float64 else features.float()).numpy()
@@ -46,7 +46,7 @@ def _check_rows(rows: NDArray[Any], name: str, shape: str) -> None:
 
 
 def weighted_mean(values: NDArray[Any], weights: Values | None) -> float:
-    """Mean of values (n,) or (n, t), each row by its weight (n,); without weights, the plain mean.
+    """Mean of values (n,) or (n, t), weighted by row with weights (n,), or the plain mean.
 
     >>> weighted_mean(np.array([2.0, 4.0]), np.array([3.0, 1.0]))
     2.5

@@ -1,8 +1,8 @@
 """95 % intervals by the bootstrap: how much a score depends on which samples were tested.
 
-`mean_interval` and `r2_interval` say nothing about another seed of the training. Samples count as
-independent there: several samples of one person are not, and make an interval too narrow.
-`repeated_interval` knows about both.
+`mean_interval` and `r2_interval` say nothing about how much the score varies between training
+seeds. They also treat samples as independent. Several samples of one person are not, which makes
+the interval too narrow. `repeated_interval` handles both.
 """
 
 import math
@@ -34,9 +34,10 @@ def mean_interval(
 ) -> Interval | None:
     """Interval of the mean of values (n,); None for fewer than two values.
 
-    With weights (n,) it is that of sum w v / sum w, over samples drawn with their weights. The
-    tails are then those of (sum w)^2 / sum w^2 samples: a few heavy ones are few samples. Samples
-    that weigh nothing are none; None where fewer than two weigh something.
+    With weights (n,), it is the interval of sum w v / sum w, and samples are drawn together with
+    their weights. The tails are then those of the effective number of samples, (sum w)^2 / sum w^2,
+    which is low if few samples have most of the weight. Samples of weight 0 are left out; None if
+    fewer than two remain.
 
     The tails are those of Student's t, not of the normal distribution: plain percentiles are too
     narrow for small n. Of 1,000 intervals at level 0.95, 88 % held the mean of normal errors with
@@ -85,20 +86,20 @@ def repeated_interval(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval | None:
-    """Interval of the mean of values (k, n): of n samples, by k trainings.
+    """Interval of the mean of values (k, n) of n samples in k trainings.
 
     With a reference (k, n), the interval is that of mean(values) / mean(reference) - 1. A resample
-    draws samples and trainings, for both the same. Few trainings are drawn with too little spread:
-    of 2, 3 and 5 it is 0.71, 0.82 and 0.89 of theirs. The tails are those of `mean_interval`. None
-    for fewer than two samples or groups, and where the reference is 0 throughout.
+    draws samples and trainings, the same for values and reference. Resampling few trainings gives
+    too little spread: for 2, 3 and 5 it is 0.71, 0.82 and 0.89 of the true one. The tails are those
+    of `mean_interval`. None for fewer than two samples or groups, or if the reference is all 0.
 
     Args:
-        values: such as the errors of a method with k seeds.
-        reference: such as those of a baseline on the same samples, with the same seeds.
+        values: for example the errors of a method with k seeds.
+        reference: for example the errors of a baseline on the same samples, with the same seeds.
         groups: (n,) which samples belong together; whole groups are drawn. By default, each
             sample stands alone.
-        level: how often the interval is to hold the truth.
-        resamples: how many.
+        level: the probability that the interval holds the true mean.
+        resamples: number of resamples.
         seed: of the resamples.
 
     >>> values = np.array([[1.0, 2.0, 3.0]])
@@ -172,7 +173,7 @@ def _check_repeated(
 
 
 def _ends(resampled: Columns, n: float, level: float) -> Interval:
-    """The quantiles of a statistic of n samples, with the tails of Student's t."""
+    """The interval of a resampled statistic of n samples, with the tails of Student's t."""
     from scipy import stats  # type: ignore[import-untyped]  # slow, and help texts need none
 
     widened = stats.t.ppf((1 + level) / 2, n - 1) * math.sqrt(n / (n - 1))

@@ -1,12 +1,12 @@
-"""Scores of predicted distributions: pinball loss and CRPS, each lower for the better.
+"""Scores of predicted distributions: pinball loss and CRPS; lower is better for both.
 
 The continuous ranked probability score (Matheson and Winkler 1976) of a distribution F and a target
 y is the integral of (F(x) - [x >= y])^2 over x. It is in the units of the target. For a prediction
-without spread it is the absolute error, so that its mean compares with the MAE. Scores are proper:
-their expectation is least for the true distribution.
+without spread it is the absolute error, so its mean can be compared with the MAE. Both scores are
+proper: their expectation is least for the true distribution.
 
-Targets are (n,), one target at a time. Every function gives a number per sample: take the mean, or
-`rnc.metrics.intervals.weighted_mean` with weights of the samples.
+Targets are (n,), one target at a time. Every function returns a number per sample. Take the mean,
+or `rnc.metrics.intervals.weighted_mean` with weights of the samples.
 """
 
 import math
@@ -164,7 +164,7 @@ def _mean_gap(places: Columns, mass: Columns) -> Columns:
 
 
 def _mean_round_gap(places: Columns, mass: Columns, period: float) -> Columns:
-    """The same on a circle, from all pairs."""
+    """`_mean_gap` on a circle, computed from all pairs."""
     n, b = places.shape
     found, count = np.empty(n), max(1, _NUMBERS // (b * b))
     for start in range(0, n, count):
@@ -175,6 +175,7 @@ def _mean_round_gap(places: Columns, mass: Columns, period: float) -> Columns:
 
 
 def _round_gap(gaps: NDArray[Any], period: float) -> NDArray[Any]:
+    """Lengths of the gaps, the shorter way round the circle."""
     turned = np.abs(gaps) % period
     return np.asarray(np.minimum(turned, period - turned))
 
@@ -190,7 +191,7 @@ def _shares(mass: Columns) -> Columns:
 
 
 def _per_sample(values: Values, rows: int, name: str) -> Columns:
-    """(n, b), from that or from (b,) for all samples."""
+    """Values (n, b) as they are, or values (b,) repeated for all samples."""
     columns = as_columns(values, name)
     if values.ndim == 1:
         return np.broadcast_to(columns[:, 0], (rows, len(columns)))

@@ -1,9 +1,9 @@
 """Scores of prediction intervals: how many targets they hold, and how wide they are for it.
 
 Ends and targets are (n,) or (n, t), in the units of the targets, and an interval holds its ends.
-With a period, intervals are arcs: one whose upper end is below the lower one goes across the end of
-the circle, and one as long as the period is all of it. Every one of the n * t intervals counts the
-same, or by the weight of its row.
+With a period, intervals are arcs: one whose upper end is below the lower one crosses the end of the
+period, and one as long as the period is the whole circle. Every one of the n * t intervals counts
+the same, or by the weight of its row.
 """
 
 import math
@@ -24,13 +24,13 @@ class IntervalGroup(NamedTuple):
 
     n: int
     coverage: float
-    """NaN where there are no samples, as the width is."""
+    """NaN if there are no samples; so is the width."""
     coverage_ends: Interval
-    """95 %; see `coverage_interval`."""
+    """95 % interval of the coverage; see `coverage_interval`."""
     width: float
-    """The mean."""
+    """The mean width."""
     width_ends: Interval | None
-    """95 %, by the bootstrap; None for fewer than two samples."""
+    """95 % interval of the mean width, by the bootstrap; None for fewer than two samples."""
 
 
 def interval_scores(
@@ -99,9 +99,9 @@ def covers(
 
 
 def coverage_interval(covered: NDArray[Any], *, level: float = 0.95) -> Interval:
-    """Interval of a coverage from whether each of n samples is covered, (n,), independent ones.
+    """Interval of the coverage, from whether each of n independent samples is covered: (n,).
 
-    It is exact, that of Clopper and Pearson: never too narrow, for any n.
+    It is the exact interval of Clopper and Pearson, so it is never too narrow, for any n.
 
     >>> low, high = coverage_interval(np.repeat([True, False], [18, 2]))
     >>> round(low, 3), round(high, 3)
@@ -146,7 +146,7 @@ def mean_width(
 def median_width(
     lower: Values, upper: Values, *, period: float | None = None, weights: Values | None = None
 ) -> float:
-    """Median width: half of the weight is on narrower ones.
+    """Median width of the intervals: half of the weight is on narrower ones.
 
     >>> median_width(np.zeros(3), np.array([1.0, 2.0, 9.0]), weights=np.array([0.1, 0.1, 5.0]))
     9.0
@@ -157,7 +157,7 @@ def median_width(
     mass = np.broadcast_to(row_weights(weights, len(widths)), widths.shape).ravel()
     order = np.argsort(widths, axis=None)
     reached = np.cumsum(mass[order]) / mass.sum()
-    # Half of the weight may end between two widths: the middle of both then, as for a median.
+    # If half of the weight ends between two widths, take their middle, as a median does.
     places = np.searchsorted(reached, [0.5 - 1e-12, 0.5 + 1e-12]).clip(max=len(reached) - 1)
     return float(widths.ravel()[order][places].mean())
 
@@ -264,7 +264,7 @@ def _ends_and_target(
             f"{low.shape}, {high.shape} and {truth.shape}."
         )
     if period is not None:
-        pairwise.circular(period)  # raises if it is no period
+        pairwise.circular(period)  # raises if the period is not valid
     elif (crossed := low > high).any():
         row = int(crossed.any(axis=1).argmax())
         raise ValueError(

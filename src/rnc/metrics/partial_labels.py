@@ -1,8 +1,8 @@
 """Scores where labels are known in part: each lies between a lower and an upper end.
 
-Ends are (n,) or (n, t): equal where a label is exact, infinite where one is open, and both open, or
-NaN, where a label is missing. A survival time is exact if its event was seen, and at least the time
-of censoring if not.
+Ends are (n,) or (n, t). Equal ends are an exact label, an infinite end is open, and a missing label
+has both ends open or NaN. A survival time is exact if its event was seen, and at least the time of
+censoring if not.
 """
 
 import math
@@ -41,10 +41,10 @@ def label_ends(lower: Values, upper: Values) -> tuple[Columns, Columns]:
 def hit_share(
     prediction: Values, lower: Values, upper: Values, *, weights: Values | None = None
 ) -> float:
-    """Share of the labels known in part whose interval holds the prediction; its ends count.
+    """Share of the labels known in part whose interval, ends included, holds the prediction.
 
-    Exact and missing labels are left out; nan if there are no others. Read it with the errors: a
-    prediction far above 90 is within "at least 90".
+    Exact and missing labels are left out; nan if there are no others. Read it together with the
+    errors: a prediction far above 90 is within "at least 90".
 
     >>> lower, upper = np.array([20.0, 20.0, 90.0, 34.0]), np.array([29.0, 29.0, math.inf, 34.0])
     >>> hit_share(np.array([25.0, 31.0, 95.0, 50.0]), lower, upper)
@@ -64,10 +64,11 @@ def concordance_index(
 
     For survival times that is Harrell's C (Harrell et al. 1982, "Evaluating the yield of medical
     tests"), of predicted times: give minus a risk. Sample i is known to be before j if
-    upper_i <= lower_j, unless both are exact and equal. So an event and a censoring at one time
-    are a pair, whose event comes first, and two events at one time are none. Equal predictions
-    count one half; nan if no order is known. Pairs of all targets are pooled. A pair has the
-    product of its samples' weights. The time is O(n log n), 3 seconds for a million samples.
+    upper_i <= lower_j, unless both are exact and equal. So an event and a censoring at the same
+    time are a pair in which the event comes first; two events at the same time are no pair. Equal
+    predictions count one half; nan if no order is known. Pairs of all targets are pooled. A pair
+    has the
+    product of its samples' weights. It takes O(n log n) time, 3 seconds for a million samples.
 
     >>> times, seen = np.array([2.0, 4.0, 5.0, 7.0]), np.array([True, False, True, False])
     >>> concordance_index(np.array([1.0, 4.0, 3.0, 3.0]), times, np.where(seen, times, math.inf))
@@ -75,7 +76,7 @@ def concordance_index(
     """
     guess, low, high = _checked(prediction, lower, upper)
     mass = _mass(weights, len(guess))
-    parts = [_ordered(*columns, mass) for columns in zip(guess.T, low.T, high.T, strict=True)]
+    parts = [_count_pairs(*columns, mass) for columns in zip(guess.T, low.T, high.T, strict=True)]
     right, pairs = map(sum, zip(*parts, strict=True))
     return float(right / pairs) if pairs > 0 else math.nan
 
@@ -91,14 +92,16 @@ def _checked(prediction: Values, lower: Values, upper: Values) -> tuple[Columns,
 
 
 def _mass(weights: Values | None, n: int) -> Counts:
-    """What each sample counts: whole numbers without weights, so that counts of pairs are exact."""
+    """Weights of samples. Without weights they are integers, so that counts of pairs are exact."""
     return np.ones(n, np.int64) if weights is None else row_weights(weights, n)[:, 0]
 
 
-def _ordered(guess: Columns, lower: Columns, upper: Columns, mass: Counts) -> tuple[float, float]:
-    """Pairs in the right order, equal ones for a half, and all pairs: (n,) each."""
+def _count_pairs(
+    guess: Columns, lower: Columns, upper: Columns, mass: Counts
+) -> tuple[float, float]:
+    """How many pairs are in the right order, ties as one half, and all pairs: from (n,) each."""
     exact = lower == upper
-    order = np.lexsort((exact, upper))  # of those that end at one value, the exact ones come last
+    order = np.lexsort((exact, upper))  # among equal upper ends, exact labels come last
     before = np.searchsorted(upper[order], lower, side="right")  # how many are before each
     _, place, counts = np.unique(lower[exact], return_inverse=True, return_counts=True)
     before[exact] -= counts[place]
@@ -111,11 +114,11 @@ def _ordered(guess: Columns, lower: Columns, upper: Columns, mass: Counts) -> tu
 def _sums_before(
     ranks: NDArray[np.int64], mass: Counts, before: NDArray[np.int64], asked: NDArray[np.int64]
 ) -> tuple[Counts, Counts]:
-    """Of the first `before` ranks, the mass of those below `asked`, and of those equal to it.
+    """Among the first `before` ranks, the mass of those below `asked`, and of those equal to it.
 
-    Ranks are parted by their binary digits, the highest first, those with a 0 to the front (a
-    wavelet matrix: Claude et al. 2015). The ranks that agree with one that is asked for in all
-    digits so far stay together, from `start` to `stop`.
+    Ranks are partitioned by one binary digit after the other, the highest first, with zeros moved
+    to the front (a wavelet matrix: Claude et al. 2015). Ranks that agree with an entry of `asked`
+    in all digits so far stay together, from `start` to `stop`.
     """
     smaller = np.zeros_like(mass)
     start, stop = np.zeros_like(before), before
