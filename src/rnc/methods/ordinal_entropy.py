@@ -33,10 +33,9 @@ def ordinal_entropy_loss(
 
     The loss is finite for finite input: if no label occurs twice, the tightness is 0; if all labels
     are equal, the diversity is 0. Features, targets, `label_distance` and `validate` are as for
-    `rnc_loss`. Without `centres`, every sample is a centre and there is no tightness, as for the
-    authors' data of labels that hardly ever repeat. `original` does as the published code: the
-    tightness is over samples that are not on their centre, and NaN if all are, as for distinct
-    labels only.
+    `rnc_loss`. Without `centres`, every sample is a centre and there is no tightness; the authors
+    use this if labels hardly ever repeat. `original` does as the published code: the tightness is
+    over samples that are not on their centre, and NaN if all are, as when no label repeats.
 
     >>> ages, features = torch.tensor([20.0, 20.0, 40.0, 70.0]), torch.eye(4)
     >>> ordinal_entropy_loss(features, ages) > ordinal_entropy_loss(features[[0, 0, 2, 3]], ages)
