@@ -94,6 +94,28 @@ def check_reference() -> None:
     torch.testing.assert_close(grad, alone.weight.grad, rtol=1e-5, atol=1e-6)
 
 
+def check_targets_known_in_part(*, first_process_is_exact: bool) -> None:
+    """A process whose own targets are all exact ranks them as the others rank theirs."""
+    torch.manual_seed(0)
+    counts = [3, 5, 4][: dist.get_world_size()]
+    n = sum(counts)
+    inputs, lower = torch.randn(n, 2, 6), torch.rand(n)
+    upper = lower.clone()
+    start = counts[0] if first_process_is_exact else 0
+    upper[start::2] = torch.inf
+    lower[start + 1 :: 3] = -torch.inf
+    alone = nn.Linear(6, 4)
+    together = DistributedDataParallel(copy.deepcopy(alone))
+    expected = rnc_loss(alone(inputs), lower, upper=upper)
+    expected.backward()
+    ends = {"targets": split(lower, counts), "upper": split(upper, counts)}
+    loss = rnc_loss(together(split(inputs, counts)), **ends, gather=True)
+    loss.backward()
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)
+    grad = together.module.weight.grad
+    torch.testing.assert_close(grad, alone.weight.grad, rtol=1e-5, atol=1e-6)
+
+
 def check_one_loss_per_local_anchor() -> None:
     torch.manual_seed(0)
     counts = [3, 5, 4][: dist.get_world_size()]
@@ -138,6 +160,8 @@ def run_all_checks(rank: int, world_size: int, rendezvous: str) -> None:
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
     check_reference()
+    for first_process_is_exact in (True, False):
+        check_targets_known_in_part(first_process_is_exact=first_process_is_exact)
     check_one_loss_per_local_anchor()
     check_different_widths_raise_everywhere()
     check_without_gather_processes_stay_apart()

@@ -37,6 +37,7 @@ from torch import Tensor
 from rnc.loss.anchor_weights import shares
 from rnc.loss.batch import LARGEST_TARGET, Problem
 from rnc.loss.options import PairOptions
+from rnc.loss.distributed import world_size
 from rnc.loss.pairwise import Pairwise, distances_of, safe_factor, similarities_of
 from rnc.loss.plain import refuse_second_derivative
 
@@ -92,7 +93,8 @@ def labels_of(
 ) -> Labels:
     """Labels from `targets` to `upper`, packed for `Between`, or plain targets if all are exact.
 
-    Exactness is tested on a CPU only, since the test would synchronize with a GPU.
+    Exactness is tested on a CPU only, since the test would synchronize with a GPU, and not where
+    several processes share a batch, since one of them may have exact labels alone.
     """
     others = [some for some in (reference, queue) if some is not None]
     if upper is None:
@@ -110,7 +112,8 @@ def labels_of(
     ends = [(targets, upper), *((some[1], some[-1]) for some in others)]
     packed = [pack(*pair, options.label_distance, check=options.validate) for pair in ends]
     halves = [labels.chunk(2, dim=1) for labels in packed]
-    can_test = targets.is_cpu and not torch.compiler.is_compiling()
+    is_shared = options.gather and world_size() > 1  # all processes must decide alike
+    can_test = targets.is_cpu and not torch.compiler.is_compiling() and not is_shared
     if can_test and all(torch.equal(lower, upper) for lower, upper in halves):
         packed = [lower for lower, _ in halves]
     else:
