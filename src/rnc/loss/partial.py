@@ -36,8 +36,8 @@ from torch import Tensor
 
 from rnc.loss.anchor_weights import shares
 from rnc.loss.batch import LARGEST_TARGET, Problem
-from rnc.loss.options import PairOptions
 from rnc.loss.distributed import world_size
+from rnc.loss.options import PairOptions
 from rnc.loss.pairwise import Pairwise, distances_of, safe_factor, similarities_of
 from rnc.loss.plain import refuse_second_derivative
 
