@@ -1,12 +1,12 @@
 """How far off a single prediction may be: intervals with a promised coverage.
 
-calibration.py  what a model keeps of its calibration rows; kinds of intervals
+calibration.py  the calibration rows that a model keeps; kinds of intervals
 choice.py       which kind is narrowest at equal coverage
 conformal.py    split conformal intervals: plain, normalised, by bins, joint, from quantiles
 difficulty.py   how hard a sample is, by its nearest training samples in feature space
-promise.py      what coverage chance allows where the promise holds
-explanation.py  what predictions rest on: the nearest training samples of each
-nearest.py      the search for these
+promise.py      the range of coverage that chance allows if the promise holds
+explanation.py  explanations of predictions: the nearest training samples of each
+nearest.py      the search for nearest samples
 reference.py    the file of training samples that a run keeps to compare with
 """
 

@@ -1,4 +1,4 @@
-"""What a model keeps of its calibration rows, and the kind of intervals that suits them.
+"""The calibration rows that a model keeps, and the kinds of intervals made from them.
 
 Kinds of intervals (see `rnc.intervals.conformal`):
 
@@ -25,7 +25,7 @@ from rnc.metrics import Columns
 
 INTERVAL_KINDS = ("plain", "normalised", "bins", "quantiles")
 CHOSEN_AT = 0.9
-"""The confidence that kinds are compared at, and that predictions.csv has."""
+"""The confidence at which kinds are compared, and of the intervals in predictions.csv."""
 
 _MOST_BINS, _ROWS_PER_BIN = 5, 25
 _ALL = slice(None)
@@ -33,9 +33,9 @@ _ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """What is known of some rows beside their predictions, of which intervals are made.
+    """Inputs of intervals beside predictions: the difficulty and predicted quantiles of some rows.
 
-    None where it is not known: of new rows, what the kind of intervals does not need.
+    A field is None if it is not known. New rows only need what their kind of intervals uses.
     """
 
     difficulty: NDArray[np.float64] | None = None
@@ -46,26 +46,26 @@ class Spread:
     """(n, t) the quantile (1 + confidence) / 2."""
 
     def part(self, rows: NDArray[Any] | slice, targets: slice = _ALL) -> "Spread":
-        """The same of some of the rows and targets."""
+        """The values of some of the rows and targets."""
         ends = (None if end is None else end[rows][:, targets] for end in (self.lower, self.upper))
         return Spread(None if self.difficulty is None else self.difficulty[rows], *ends)
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationRows:
-    """Predictions and targets of calibration rows, with what intervals of new rows need.
+    """Calibration rows: their predictions and targets, and what else intervals of new rows need.
 
     Args:
         predictions: (m, t).
         targets: (m, t).
-        units: (t,) what joint intervals count the errors of each target in: its deviation among
-            the training targets.
-        is_reused: whether the rows are those of validation, by which training chose.
+        units: (t,) the unit of each target's errors in joint intervals: the standard deviation of
+            its training targets.
+        is_reused: whether they are the validation rows, which training already used to choose.
         period: the length of the circle that targets are on.
         difficulty: (m,), if neighbours are known.
-        outputs: (m, k) of a head that has a distribution.
-        kinds: of the intervals of each target, (t,); by default plain.
-        joint_kind: of joint intervals.
+        outputs: (m, k) outputs of the head, if it predicts a distribution.
+        kinds: the kind of intervals of each target, (t,); by default plain.
+        joint_kind: the kind of joint intervals.
     """
 
     predictions: Columns
@@ -98,9 +98,9 @@ class CalibrationRows:
         return tuple(kind for kind in INTERVAL_KINDS if has[kind])
 
     def kinds_for(self, kind: str, confidence: float, *, joint: bool = False) -> tuple[str, ...]:
-        """The kind of each target, (t,), that was asked for or, with "auto", chosen.
+        """The kind of intervals of each target, (t,): the given one or, with "auto", the chosen.
 
-        Raises for a kind that the model cannot have, and where there are too few rows.
+        Raises if the model cannot have this kind, or has too few rows.
         """
         t, needed = self.targets.shape[1], least_rows(confidence)
         if kind == "auto":
@@ -128,26 +128,26 @@ class CalibrationRows:
 
         Args:
             predictions: of the new rows.
-            confidence: the share of new rows that intervals are to hold, above 0 and below 1.
-            new: what the kind needs to know of the new rows.
+            confidence: the share of new rows whose target is to be inside, above 0 and below 1.
+            new: difficulty or quantiles of the new rows, as the kind needs.
             known: quantiles of the calibration rows, for kind "quantiles".
-            kind: one of INTERVAL_KINDS, or "auto": what was chosen for each target.
+            kind: one of INTERVAL_KINDS, or "auto": the kind that was chosen for each target.
             joint: intervals that hold for all targets at once. The score of a row is the largest of
                 the errors of its targets, each in units of the target.
         """
         kinds = self.kinds_for(kind, confidence, joint=joint)
         if joint:
-            return self._of(kinds[0], predictions, confidence, new, known, joint=True)
+            return self._of_kind(kinds[0], predictions, confidence, new, known, joint=True)
         parts = []
         for i, one in enumerate(kinds):
             own = slice(i, i + 1)
-            spreads = new.part(_ALL, own), known.part(_ALL, own)
-            parts.append(self.part(_ALL, own)._of(one, predictions[:, own], confidence, *spreads))
+            part, spreads = self.part(_ALL, own), (new.part(_ALL, own), known.part(_ALL, own))
+            parts.append(part._of_kind(one, predictions[:, own], confidence, *spreads))
         lower, upper = zip(*parts, strict=True)
         return Intervals(np.concatenate(lower, axis=1), np.concatenate(upper, axis=1))
 
     def part(self, rows: NDArray[Any] | slice, targets: slice = _ALL) -> "CalibrationRows":
-        """The same of some of the rows and targets, without a choice of kinds."""
+        """Some of the rows and targets, without a choice of kinds."""
         return CalibrationRows(
             self.predictions[rows][:, targets],
             self.targets[rows][:, targets],
@@ -158,7 +158,7 @@ class CalibrationRows:
             None if self.outputs is None else self.outputs[rows],
         )
 
-    def _of(
+    def _of_kind(
         self,
         kind: str,
         predictions: Columns,
@@ -187,7 +187,7 @@ class CalibrationRows:
         return conformal.intervals(predictions, confidence, np.where(lost, 1.0, new.difficulty))
 
     def _moved(self, new: Spread, known: Spread, confidence: float) -> Intervals:
-        """Predicted quantiles of new rows, moved by what those of the calibration rows lack."""
+        """Predicted quantiles of new rows, moved by the margin that calibration rows need."""
         ends = (known.lower, known.upper, new.lower, new.upper)
         low, high, lower, upper = (end for end in ends if end is not None)
         margin = quantile_margin(low, high, self.targets, confidence)
@@ -222,7 +222,7 @@ class CalibrationRows:
 
     @classmethod
     def read(cls, folder: Path, targets: int) -> Self:
-        """What `write` wrote, for a model with this many targets."""
+        """The rows that `write` wrote, for a model with this many targets."""
         tensors, note = read_tensors(folder / CALIBRATION_FILE)
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
         _check_arrays(arrays, note, targets)

@@ -1,9 +1,9 @@
-"""Which kind of intervals is narrowest at equal coverage, on rows that its margins are not from.
+"""Which kind of intervals is narrowest at equal coverage, by cross-validation.
 
-Each of five folds of the calibration rows has intervals that are made from the other four. The
-widths of a kind are then scaled by one number, so that it covers as many of all rows as any other.
-What is there first, quantiles of a head that has a distribution and plain intervals of all others,
-stays unless another kind is narrower by 5 % over all, and in at least four of the five folds.
+The calibration rows are split into five folds, and each fold gets intervals from the other four.
+The widths of each kind are then scaled by one number, so that all kinds cover equally many rows.
+The default is "quantiles" if the head predicts a distribution, else "plain". Another kind replaces
+it only if it is 5 % narrower overall, and narrower in at least four of the five folds.
 """
 
 from dataclasses import replace
@@ -20,11 +20,11 @@ _NOTHING = Spread()
 
 
 def with_kinds(calibration: CalibrationRows, known: Spread = _NOTHING) -> CalibrationRows:
-    """The calibration with the kind that suits each target, and all of them jointly.
+    """The calibration rows with a chosen kind for each target, and one for joint intervals.
 
     Args:
-        calibration: its rows.
-        known: quantiles at CHOSEN_AT that the head predicts for them, where it has some.
+        calibration: the calibration rows.
+        known: quantiles at CHOSEN_AT that the head predicts for them, if it predicts any.
     """
     kinds = []
     for i in range(calibration.targets.shape[1]):
@@ -58,7 +58,7 @@ def _choose(
 def _widths(
     calibration: CalibrationRows, known: Spread, kind: str, folds: NDArray[np.int64], *, joint: bool
 ) -> NDArray[np.float64]:
-    """Mean widths in each fold at equal coverage, in units of the targets; NaN if it has none."""
+    """Mean width in each fold at equal coverage, in units of the targets; NaN if not possible."""
     sizes, scores = np.empty(len(folds)), np.empty(len(folds))
     for fold in range(_FOLDS):
         held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
@@ -76,7 +76,7 @@ def _widths(
 
 
 def _size_and_score(found: Intervals, truth: CalibrationRows) -> tuple[Columns, Columns]:
-    """Mean width in units of the targets (n,), and by how much it must grow to hold them (n,)."""
+    """Mean width in units of the targets (n,), and the factor by which it just covers (n,)."""
     widths = found.upper - found.lower
     if truth.period is not None:
         widths = np.where(widths >= truth.period, truth.period, widths % truth.period)

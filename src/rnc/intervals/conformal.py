@@ -1,16 +1,16 @@
 """Split conformal intervals: coverage that holds for any model, from rows it was not trained on.
 
-Each of m calibration rows has a score, such as the absolute error of its prediction. The margin of
-confidence c is the ceil((m + 1) c)-th smallest of them. If a new row is exchangeable with the
+Each of m calibration rows has a score, such as the absolute error of its prediction. The margin for
+confidence c is the ceil((m + 1) c)-th smallest score. If a new row is exchangeable with the
 calibration rows, its score is within the margin with probability at least c, and at most
-c + 1 / (m + 1) where no scores tie (Vovk et al. 2005; Lei et al. 2018).
+c + 1 / (m + 1) if no scores tie (Vovk et al. 2005; Lei et al. 2018).
 
     plain         |y - p|: intervals of one width
     normalised    |y - p| / difficulty: wide where samples are hard (Papadopoulos et al. 2002)
     by bins       a margin for each bin of the predictions: the coverage holds in each (Mondrian)
     joint         max over the targets of |y - p| / unit of the target: all targets at once
 
-Targets on a circle have arcs: an upper end below the lower one goes across the end of the circle.
+Targets on a circle have arcs: one whose upper end is below the lower one crosses the period's end.
 """
 
 import math
@@ -23,18 +23,18 @@ from numpy.typing import NDArray
 from rnc.metrics import Columns
 
 LEAST_IN_BIN = 20
-"""Calibration rows in a bin at least: fewer would make its margin jump."""
+"""Least number of calibration rows in a bin: with fewer, its margin would be too noisy."""
 
 
 class Intervals(NamedTuple):
-    """The ends of intervals, both within them: (n, t) each."""
+    """The ends of closed intervals: (n, t) each."""
 
     lower: Columns
     upper: Columns
 
 
 def least_rows(confidence: float) -> int:
-    """How many calibration rows it takes for a finite margin.
+    """How many calibration rows a finite margin needs.
 
     >>> least_rows(0.9), least_rows(0.95), least_rows(0.5)
     (9, 19, 1)
@@ -60,10 +60,11 @@ def conformal_margin(scores: NDArray[np.float64], confidence: float) -> float:
 def quantile_margin(
     lower: Columns, upper: Columns, targets: Columns, confidence: float
 ) -> NDArray[np.float64]:
-    """By how much each end of predicted quantiles has to move outwards, by target: (t,).
+    """How far predicted quantiles must move outwards to cover, for each target: (t,).
 
-    The quantiles, as those of a model trained by the pinball loss, then cover with the promised
-    confidence (Romano et al. 2019). A margin below 0 moves them inwards. All (m, t).
+    The moved quantiles, such as those of a model trained by the pinball loss, cover with the
+    promised confidence (Romano et al. 2019). A margin below 0 moves them inwards. `lower`, `upper`
+    and `targets` are (m, t).
     """
     scores = np.maximum(lower - targets, targets - upper)
     return np.array([conformal_margin(column, confidence) for column in scores.T])
@@ -71,16 +72,16 @@ def quantile_margin(
 
 @dataclass(frozen=True, eq=False)
 class Conformal:
-    """What calibration rows say about the errors of a model.
+    """Conformal intervals from the errors of calibration rows.
 
     Args:
         predictions: of the calibration rows, (m, t).
         targets: (m, t).
-        difficulty: (m,) positive; makes intervals follow that of the new rows.
-        bins: how many bins of the predictions have a margin of their own; needs LEAST_IN_BIN rows
-            for each. Bins hold equal numbers of calibration rows.
-        joint: (t,) units of the targets, such as their deviations in training; then the intervals
-            of all targets hold at once, not each for itself. One bin only.
+        difficulty: (m,) positive; intervals of new rows are then proportional to their difficulty.
+        bins: how many bins of the predictions have their own margin; each needs LEAST_IN_BIN rows.
+            Bins hold equal numbers of calibration rows.
+        joint: (t,) units of the targets, such as their standard deviations in training; then the
+            intervals of all targets hold at once, not each for itself. One bin only.
         period: the length of the circle that targets are on.
 
     >>> rows = np.arange(1.0, 10.0)[:, None]
@@ -115,7 +116,7 @@ class Conformal:
 
     @property
     def scores(self) -> Columns:
-        """Of the calibration rows, (m, t); joint ones are the same for all targets."""
+        """Scores of the calibration rows, (m, t); joint scores are the same for all targets."""
         errors = np.abs(self._gaps())
         if self.difficulty is not None:
             errors = errors / self.difficulty[:, None]
@@ -130,7 +131,7 @@ class Conformal:
 
         Args:
             predictions: of new rows.
-            confidence: the share of new rows that intervals are to hold, above 0 and below 1.
+            confidence: the share of new rows whose target is to be inside, above 0 and below 1.
             difficulty: (n,) of the new rows, if the calibration rows have one.
         """
         self._check_rows(confidence)
@@ -157,7 +158,7 @@ class Conformal:
             )
 
     def _margins(self, predictions: Columns, confidence: float) -> Columns:
-        """(n, t) in units of the scores."""
+        """The margin of each prediction, in units of the scores: (n, t)."""
         scores, margins = self.scores, np.empty(predictions.shape)
         for target in range(predictions.shape[1]):
             edges = self._edges(target)
@@ -171,7 +172,7 @@ class Conformal:
         return margins
 
     def _edges(self, target: int) -> NDArray[np.float64]:
-        """Between the bins of the predictions of a target: (bins - 1,)."""
+        """The edges between the bins of a target's predictions: (bins - 1,)."""
         shares = np.arange(1, self.bins) / self.bins
         return np.quantile(self.predictions[:, target], shares)
 
@@ -183,7 +184,7 @@ class Conformal:
 
 
 def _arcs(predictions: Columns, widths: Columns, period: float) -> Intervals:
-    """The ends of arcs within 0..period; one of half a circle to each side is all of it."""
+    """The ends of arcs within 0..period; half a circle to each side makes the whole circle."""
     is_all = widths >= period / 2
     lower = np.where(is_all, 0.0, (predictions - widths) % period)
     return Intervals(lower, np.where(is_all, period, (predictions + widths) % period))
@@ -193,7 +194,7 @@ def promised_rank(rows: int, confidence: float) -> int:
     """Which of the ordered scores is the margin, counted from 1."""
     wanted = (rows + 1) * confidence
     nearest = round(wanted)
-    # 0.9 x 10 is 9.000000000000002 in floats for some numbers of rows, and its ceiling is not 10.
+    # Products such as 9.000000000000002 stand for 9; their ceiling would be 10.
     return nearest if math.isclose(wanted, nearest, rel_tol=1e-12) else math.ceil(wanted)
 
 

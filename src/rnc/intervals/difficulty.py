@@ -1,7 +1,7 @@
-"""What a prediction rests on: the training samples that are nearest in feature space.
+"""How hard a sample is to predict, by the training samples that are nearest in feature space.
 
-Features that keep the order of the targets put samples of like targets next to each other. Where a
-sample's neighbours are far away or disagree, its prediction is less sure.
+Features that keep the order of the targets put samples of like targets next to each other. If a
+sample's neighbours are far away or disagree, its prediction is less certain.
 """
 
 import math
@@ -16,10 +16,10 @@ from rnc.intervals.nearest import NearestSearch
 from rnc.metrics import Values
 
 PROBES = 2000
-"""Training samples whose own neighbours are searched, to know what distances are usual."""
+"""How many training samples are searched for their own neighbours, to learn the usual distances."""
 
 OUT_OF_RANGE_SHARE = 0.01
-"""Share of the training samples that may be further from all others than the limit."""
+"""Share of the training samples that may be further from their nearest other than the limit."""
 
 
 class OwnNeighbours(NamedTuple):
@@ -32,24 +32,24 @@ class OwnNeighbours(NamedTuple):
 
 
 def own_neighbours(features: Tensor, k: int) -> OwnNeighbours:
-    """Neighbours among themselves of features (m, d): of all, or of 2,000 spread evenly."""
-    return _own(NearestSearch(features), k)
+    """The nearest others of each of the features (m, d), or of 2,000 spread evenly over them."""
+    return _search_itself(NearestSearch(features), k)
 
 
-def _own(search: NearestSearch, k: int) -> OwnNeighbours:
+def _search_itself(search: NearestSearch, k: int) -> OwnNeighbours:
     probes = torch.linspace(0, len(search) - 1, min(len(search), PROBES), dtype=torch.float64)
     rows = probes.round().long()
     return OwnNeighbours(*search(search.features[rows], k, itself=rows))
 
 
 class Neighbours:
-    """The nearest of some training samples to any features.
+    """Finds the nearest training samples of any features, and how difficult these are.
 
     Args:
         features: of training samples, (m, d).
         targets: (m, t).
-        k: how many neighbours count, up to m - 1.
-        beta: added to difficulties over their mean, so that none is near 0.
+        k: how many neighbours to use, up to m - 1.
+        beta: added to both factors of a difficulty, so that no difficulty is near 0.
         own: what `own_neighbours` returned for these features and this k or a larger one; None
             computes it.
     """
@@ -78,27 +78,27 @@ class Neighbours:
         self.scale = torch.where(deviation > 0, deviation, 1.0)
         self._search = NearestSearch(self.features)
         if own is None or own.rows.shape[1] < self.k:
-            own = _own(self._search, self.k)
+            own = _search_itself(self._search, self.k)
         self._own_nearest = own.distances[:, 0].double().numpy()
         self.reach = own.distances[:, : self.k].double().mean(dim=1)
-        """Mean distance of training samples to their neighbours, (m,); of 2,000 if m is more."""
+        """Mean distance of training samples to their neighbours, (m,), or of 2,000 of them."""
         self.spreads = self._spread(own.rows[:, : self.k].long())
 
     def nearest(
         self, features: Values, k: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Distances to the k nearest training samples, near ones first, and which they are.
+        """Distances to the k nearest training samples, nearest first, and their rows: (n, k) each.
 
-        Both (n, k), by default with the k of all. Features that are not finite have none: NaN and
-        -1.
+        k defaults to `self.k`. Features that are not finite have no neighbours: NaN and -1.
         """
         distances, rows = self._search(_tensor(features), self.k if k is None else k)
         return distances.numpy(), rows.numpy()
 
     def difficulty(self, features: Values) -> NDArray[np.float64]:
-        """How hard samples are, (n,): their neighbours' distance times the spread of targets there.
+        """How hard samples are, (n,): by distance of the neighbours and spread of their targets.
 
-        Each over its mean for training samples, plus beta; the geometric mean of both.
+        Each factor is divided by its mean over training samples, and beta is added. The difficulty
+        is the geometric mean of both.
         """
         distances, rows = self._search(_tensor(features), self.k)
         far = _over_mean(distances.mean(dim=1), self.reach) + self.beta
@@ -106,9 +106,9 @@ class Neighbours:
         return (far * spread).sqrt().numpy()
 
     def limit(self, share: float = OUT_OF_RANGE_SHARE) -> float:
-        """The least distance between training samples that at most a share of them exceed.
+        """The least distance that at most a share of the training samples exceed.
 
-        The distance of a training sample is that to the nearest other one.
+        A training sample's distance is the one to the nearest other training sample.
 
         >>> known = Neighbours(np.array([[0.0], [1.0], [2.0], [6.0]]), np.zeros((4, 1)))
         >>> known.limit(), known.limit(share=0.25)
@@ -120,9 +120,9 @@ class Neighbours:
     def is_out_of_range(
         self, features: Values, share: float = OUT_OF_RANGE_SHARE
     ) -> NDArray[np.bool_]:
-        """Whether samples are further from all training samples than these are from each other.
+        """Whether each sample is further from its nearest training sample than `limit(share)`.
 
-        That is, further from the nearest one than `limit(share)`. Features that are not finite are.
+        Features that are not finite are out of range.
         """
         distances, _ = self._search(_tensor(features), 1)
         return self.exceeds_limit(distances[:, 0].numpy(), share)
@@ -130,11 +130,11 @@ class Neighbours:
     def exceeds_limit(
         self, nearest: NDArray[np.float64], share: float = OUT_OF_RANGE_SHARE
     ) -> NDArray[np.bool_]:
-        """The same for distances (n,) to the nearest training sample."""
+        """`is_out_of_range`, from the distances (n,) to the nearest training sample."""
         return np.asarray(~(nearest <= self.limit(share)))
 
     def _spread(self, rows: Tensor) -> Tensor:
-        """Standard deviation of the targets of neighbours, over that of all: (n, k) -> (n,)."""
+        """Standard deviation of the neighbours' targets, divided by that of all: (n, k) -> (n,)."""
         if len(rows) == 0:
             return self.targets.new_zeros(0)
         return (self.targets[rows].std(dim=1, correction=0) / self.scale).mean(dim=1)

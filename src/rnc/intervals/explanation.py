@@ -1,4 +1,4 @@
-"""What predictions rest on: the nearest training samples of each, and whether it has any near."""
+"""Explanations of predictions: the nearest training samples of each, and whether any is near."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ from rnc.intervals.reference import Reference
 from rnc.metrics import Columns
 
 EXPLAIN_NEIGHBOURS = 5
-"""Neighbours of a prediction, unless more or fewer are asked for."""
+"""Default number of neighbours of a prediction."""
 
 OUT_OF_RANGE = "out_of_range"
-"""The column of the flag."""
+"""The name of the column that flags samples far from all training samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """The k nearest training samples of n samples, near ones first.
 
-    A sample whose features are not finite has none: rows of -1, names that are empty, NaN.
+    A sample whose features are not finite has none: its rows are -1, its names empty, the rest NaN.
     """
 
     names: NDArray[np.str_]
-    """(n, k) of the training samples, as predictions.csv would call them."""
+    """(n, k) names of the training samples, as predictions.csv would call them."""
     rows: NDArray[np.int64]
-    """(n, k) in the data that the model was fitted on, from 0: for `RnCRegressor`, rows of X."""
+    """(n, k) their rows in the data of the fit, from 0: for `RnCRegressor`, rows of X."""
     targets: Columns
-    """(n, k, t), their true targets."""
+    """(n, k, t) their true targets."""
     distances: Columns
     """(n, k) in feature space."""
     out_of_range: NDArray[np.bool_]
-    """(n,) whether a sample is further from all of them than `limit`."""
+    """(n,) whether a sample is further from all training samples than `limit`."""
     limit: float
-    """The distance to the nearest other that 99 of 100 training samples stay within."""
+    """99 of 100 training samples are at most this far from their nearest other one."""
     target_names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Explanation:
         return pd.DataFrame(self.columns())
 
     def columns(self, taken: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-        """Columns (n,) by name; one whose name is taken ends with an underscore more."""
+        """Columns (n,) by name; underscores are added to names that are in `taken`."""
         columns: dict[str, NDArray[Any]] = {}
 
         def add(name: str, values: NDArray[Any]) -> None:
@@ -67,12 +67,12 @@ class Explanation:
 
 
 class Explainer:
-    """Explains features by a reference; made once for all pieces of the data.
+    """Explains features by a reference. Make one and use it for all pieces of the data.
 
     Args:
         reference: the training samples to compare with.
         target_names: t names.
-        k: neighbours of each sample.
+        k: number of neighbours of each sample.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class Explainer:
         )
 
     def note(self, count: int, total: int) -> tuple[str, ...]:
-        """What to tell about samples that are out of range; nothing if none is."""
+        """The note for the user about samples that are out of range; empty if there are none."""
         return out_of_range_note(count, total, len(self.reference))
 
 
 def out_of_range_note(count: int, total: int, known: int) -> tuple[str, ...]:
-    """What to tell if some of so many samples are out of range of so many training samples.
+    """The note for the user if `count` of `total` samples are out of range of `known` ones.
 
     >>> out_of_range_note(0, 500, 20000)
     ()

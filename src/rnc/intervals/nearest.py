@@ -1,7 +1,7 @@
-"""The nearest of many features to others, exactly enough and quickly on a CPU.
+"""Search for the nearest of many features, exact enough and fast on a CPU.
 
-All distances are compared in float32, by one matrix product per block; those of a few candidates
-more than asked for are then computed by their differences, and these decide.
+All distances are compared in float32, by one matrix product per block. This selects k candidates
+and a few more. Their distances are computed again from differences, and these decide.
 """
 
 import math
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 _PAIRS = 2**22  # distances in memory at a time
-_NUMBERS = 2**18  # of differences in memory at a time
-_SPARE = 8  # candidates beyond k: the product rounds, and may rank the last ones otherwise
-_LARGEST = 1e30  # of a feature in units of the known ones; its products stay below the limit
+_NUMBERS = 2**18  # values of differences in memory at a time
+_SPARE = 8  # candidates beyond k, since the product rounds and may rank the last ones wrongly
+_LARGEST = 1e30  # features are cut to this, in units of the known ones: products stay finite
 
 
 class NearestSearch:
@@ -31,7 +31,7 @@ class NearestSearch:
                 f"Features of training samples must be finite; {bad} of {len(features)} are not."
             )
         self.features = features
-        # Far from 0, the product would lose the digits that tell neighbours apart.
+        # If features were far from 0, the product would lose the digits that separate neighbours.
         self._centre = features.double().mean(dim=0)
         centred = features.double() - self._centre
         self._scale = max(float(centred.abs().max()), math.ulp(0.0)) if len(features) else 1.0
@@ -46,9 +46,9 @@ class NearestSearch:
     ) -> tuple[Tensor, Tensor]:
         """Distances (n, k) of features (n, d) to the k nearest, near ones first, and their rows.
 
-        Of known features at the same distance, the first comes first. With `itself` (n,), the row
-        of each among the known ones, which is not its own neighbour. Features that are not finite
-        have no neighbours: distances of NaN to rows of -1.
+        Known features at the same distance come in their order. `itself` (n,) holds the row of each
+        feature among the known ones, which is then not its own neighbour. Features that are not
+        finite have no neighbours: their distances are NaN and their rows -1.
         """
         self._check(features, k, itself)
         found = []
@@ -62,7 +62,7 @@ class NearestSearch:
     def _block(self, features: Tensor, k: int, itself: Tensor | None) -> tuple[Tensor, Tensor]:
         scaled = (features.double() - self._centre) / self._scale
         scaled = scaled.nan_to_num().clamp(-_LARGEST, _LARGEST).float()
-        # Squared distances, less the square of the sample's own norm: the order is the same.
+        # Squared distances minus the sample's own squared norm, which keeps the order.
         gaps = torch.addmm(self._squares, scaled, self._known.T, alpha=-2)
         if itself is not None:
             gaps[torch.arange(len(gaps)), itself] = math.inf
@@ -73,7 +73,7 @@ class NearestSearch:
         return order.values[:, :k], candidates.gather(1, order.indices[:, :k])
 
     def _distances(self, features: Tensor, rows: Tensor) -> Tensor:
-        """Distances of features (n, d) to rows (n, k) of the known ones, by their differences."""
+        """Distances of features (n, d) to known rows (n, k), from their differences: (n, k)."""
         count = max(1, _NUMBERS // max(1, rows.shape[1] * features.shape[1]))
         differences = (
             self.features[some] - one[:, None]

@@ -1,4 +1,4 @@
-"""What coverage chance allows where the promise holds."""
+"""The range of coverage that chance allows if the promised confidence holds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,17 +10,17 @@ from rnc.metrics.bootstrap import Interval
 def promised_coverage(
     confidence: float, calibration: int, rows: int, *, level: float = 0.99
 ) -> Interval:
-    """Between which ends the coverage of exchangeable rows lies, with a probability of `level`.
+    """The range in which the coverage of exchangeable rows lies with probability `level`.
 
-    Margins come from m calibration rows, and coverage is counted on other rows. Both are chance:
-    the number of rows covered is beta-binomial, exactly where scores do not tie. A coverage below
-    the lower end says that these rows are not like those of the calibration.
+    Margins come from m calibration rows, and coverage is counted on other rows. Both are random:
+    the number of covered rows is beta-binomial, exactly so if scores do not tie. A coverage below
+    the range says that these rows are not like the calibration rows.
 
     Args:
-        confidence: what was promised.
-        calibration: how many rows the margin is from.
-        rows: how many are counted.
-        level: how often the coverage is to be within the ends.
+        confidence: the promised share of covered rows.
+        calibration: how many calibration rows the margin comes from.
+        rows: how many rows the coverage is counted on.
+        level: the probability that the coverage is in the range.
 
     >>> low, high = promised_coverage(0.9, 200, 100)
     >>> round(low, 2), round(high, 2)
@@ -38,10 +38,10 @@ def promised_coverage(
 
 
 def covered_chances(confidence: float, calibration: int, rows: int) -> NDArray[np.float64]:
-    """The chances that none, one, two ... of the rows are covered: (rows + 1,)."""
+    """The probabilities that none, one, two ... of the rows are covered: (rows + 1,)."""
     from scipy import stats  # type: ignore[import-untyped]  # slow, and help texts need none
 
     rank = promised_rank(calibration, confidence)
-    # The quantiles of scipy go through the numbers one by one: seconds for a million rows.
+    # scipy's own quantiles would step through the numbers one by one: seconds for a million rows.
     chances = stats.betabinom(rows, rank, calibration + 1 - rank).logpmf(np.arange(rows + 1))
     return np.asarray(np.exp(chances))

@@ -1,12 +1,12 @@
 """reference.safetensors: the training samples that predictions of a run are compared with.
 
-features    float32 (m, d), as the encoder gives them; float16 would blur near neighbours
+features    float32 (m, d), from the encoder; float16 would blur near neighbours
 targets     float64 (m, t), in their own units
-names       uint8, a JSON list of m texts, as predictions.csv would call the samples
-distances   float32 (s, 25) of up to 2,000 of them to the nearest others, near ones first
-rows        int32 (s, 25), which these are
-samples     int64 (m,), their rows in the data of the run, from 0
-total       int64 (1,), training samples that they were drawn from
+names       uint8, a JSON list of m names, as predictions.csv would call the samples
+distances   float32 (s, 25), from up to 2,000 of the samples to their nearest others, nearest first
+rows        int32 (s, 25), which samples those others are
+samples     int64 (m,), rows of the samples in the data of the run, from 0
+total       int64 (1,), number of training samples that these were drawn from
 """
 
 import json
@@ -24,7 +24,7 @@ from rnc.json_types import check_json, damaged
 from rnc.metrics import Columns
 
 OWN_NEIGHBOURS = 25
-"""Neighbours that the file keeps of each of its probes."""
+"""How many neighbours the file keeps for each sample whose own neighbours it holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +38,21 @@ class Reference:
     names: NDArray[np.str_]
     """(m,)"""
     rows: NDArray[np.int64]
-    """(m,) in the data that they are from."""
+    """(m,) rows in the data that they are from."""
     own: OwnNeighbours
-    """Their neighbours among themselves, up to 25 of each."""
+    """Up to 25 nearest others of up to 2,000 of them."""
     total: int
-    """Training samples that these were drawn from."""
+    """Number of training samples that these were drawn from."""
 
     def __len__(self) -> int:
         return len(self.features)
 
     def neighbours(self, k: int = 25, beta: float = 0.1) -> Neighbours:
-        """The search for the k nearest of them, without another search among themselves."""
+        """A search for the k nearest of these samples, which reuses their own neighbours."""
         return Neighbours(torch.from_numpy(self.features), self.targets, k, beta, own=self.own)
 
     def check_width(self, d: int, t: int, folder: Path) -> None:
-        """Raise unless these are samples of a model with d features and t targets."""
+        """Raise if the model of these samples does not have d features and t targets."""
         if (self.features.shape[1], self.targets.shape[1]) != (d, t):
             raise ValueError(
                 f"{folder / REFERENCE_FILE} is of another model: it has "
@@ -89,7 +89,7 @@ def make_reference(
 
 
 def read_reference(folder: str | Path) -> Reference:
-    """The reference of a run folder; raises if it has none, as runs of older versions have."""
+    """The reference of a run folder; raises if there is none, as in runs of older versions."""
     folder = Path(folder)
     path = folder / REFERENCE_FILE
     if not path.exists():
