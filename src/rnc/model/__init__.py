@@ -1,11 +1,11 @@
-"""A fitted model: an encoder and a head, what it takes to feed and to save them, what they say.
+"""A fitted model: an encoder and a head, their preprocessing, and all that they can predict.
 
 regressor.py    `Regressor`, from samples to predictions; saved and loaded as a folder
-config.py       config.json, which describes one
-batching.py     what it says, batch by batch
-asked.py        what `predict` gives beside a prediction: medians, quantiles, distributions
-intervals.py    its intervals, from the calibration rows and training samples that it keeps
-neighbours.py   what its predictions rest on: its nearest training samples
+config.py       config.json, which describes a model
+batching.py     the results of a model, batch by batch
+asked.py        the outputs of `predict`: means, medians, quantiles, distributions
+intervals.py    intervals, from the calibration rows and training samples that a model keeps
+neighbours.py   explanations of predictions, by the nearest training samples
 """
 
 from rnc.model.config import CONVERTED_FROM as CONVERTED_FROM

@@ -1,13 +1,13 @@
-"""What may be asked of a model beside a prediction: the `output` of `predict`.
+"""The outputs that `predict` can return, by its argument `output`.
 
-mean        the prediction of the head, as ever: (n, t). Of the heads l1 and quantile, which
-            learn medians, it is the median
+mean        the usual prediction of the head: (n, t). For the heads l1 and quantile, which learn
+            medians, it is the median
 median      (n, t)
-quantiles   (n, t, q), at levels that may be given; those of a higher level are never lower
+quantiles   (n, t, q), at given or default levels; they never fall as the level rises
 interval    lower and upper ends, (n, t) each: `predict_interval`
-full        a dict: mean, median, quantiles, their levels (q,); of binned heads also the centres
+full        a dict: mean, median, quantiles, their levels (q,); for binned heads also the centres
             of the `classes`, (b,) for each target, and their `masses`, (n, b) for each target;
-            of the gaussian head its standard deviation `std`, (n, t)
+            for the gaussian head also its standard deviation `std`, (n, t)
 """
 
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ _WITH_LEVELS = ("quantiles", "full")
 def check_asked(
     head: Head, output: str, quantiles: Sequence[float] | None, confidence: float | None = None
 ) -> None:
-    """Raise for an output that there is not, that the head does not have, or that takes no levels.
+    """Raise if the output is unknown, if the head cannot give it, or if other arguments do not fit.
 
     Args:
-        head: of the model.
+        head: the head of the model.
         output: one of Output.
-        quantiles: the levels that were asked for.
-        confidence: of an interval, if it was given.
+        quantiles: the levels, if they were given.
+        confidence: the confidence of an interval, if it was given.
     """
     if output not in get_args(Output):
         raise ValueError(f"output must be one of {', '.join(get_args(Output))}; got {output!r}.")
@@ -85,14 +85,14 @@ def read_full(head: Head, outputs: NDArray[Any], levels: Sequence[float] | None)
 def read_asked(
     head: Head, outputs: NDArray[Any], output: str, levels: Sequence[float] | None
 ) -> NDArray[np.float64] | dict[str, Any]:
-    """An output of `predict` but interval, from the outputs (n, .) of a head."""
+    """Any output of `predict` except interval, from the outputs (n, .) of a head."""
     if output == "full":
         return read_full(head, outputs, levels)
     return read_array(head, outputs, output, levels)
 
 
 def of_one_target(full: dict[str, Any]) -> dict[str, Any]:
-    """The same without the dimension of the targets, of which there is one."""
+    """A full output without the dimension of the targets, for a model with one target."""
     per_target = ("classes", "masses")
     return {
         name: value if name == "levels" else value[0] if name in per_target else value[:, 0]

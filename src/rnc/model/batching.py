@@ -1,4 +1,4 @@
-"""What a model says of samples, batch by batch."""
+"""Results of a model for samples, computed batch by batch."""
 
 import math
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ _VOXELS = 2**23  # the first map of resnet3d18 takes 32 bytes for each of them
 
 
 class Answers(NamedTuple):
-    """What a model says about samples."""
+    """Features, head outputs and predictions of samples."""
 
     features: NDArray[np.float32]
     """(n, d)"""
     outputs: NDArray[np.float32]
-    """(n, .) of the head."""
+    """(n, .) outputs of the head."""
     predictions: NDArray[np.float64]
     """(n, t)"""
 
@@ -36,9 +36,9 @@ class InFloat64(nn.Module):
 
 
 def rows_at_once(x: NDArray[Any], batch_size: int) -> int:
-    """How many samples a network sees at once: of volumes, no more than memory has room for.
+    """How many samples a network sees at once: fewer for volumes, so that they fit in memory.
 
-    A power of two, so that data that come in pieces of 256 rows are cut alike.
+    It is a power of two then, so that data in pieces of 256 rows are cut into the same batches.
 
     >>> rows_at_once(np.empty((9, 3, 32, 32)), 256), rows_at_once(np.empty((9, 1, 64, 64, 64)), 256)
     (256, 32)
@@ -52,7 +52,7 @@ def rows_at_once(x: NDArray[Any], batch_size: int) -> int:
 def joined(
     parts: Iterator[NDArray[Any]], x: NDArray[Any], rows: NDArray[np.int64] | None
 ) -> NDArray[Any]:
-    """All batches in one array, without a second copy of them."""
+    """All batches in one array, without a second copy of the batches."""
     done, whole = 0, None
     for part in parts:
         if whole is None:

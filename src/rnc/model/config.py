@@ -17,11 +17,11 @@ from rnc.hub import is_hub_address, parse_address
 from rnc.json_types import check_json, damaged
 
 FORMAT = 2
-"""Version of the run folder, in config.json; in version 1, options of a head had other places."""
+"""Version of the run folder, in config.json; version 1 stored options of a head elsewhere."""
 READABLE_FORMATS = (1, FORMAT)
 CONFIG_ADVICE = "Restore it as it was, or fit again with another --out."
 CONVERTED_FROM = "converted_from"
-"""Entry of config.json: the files of other code that a model was made of."""
+"""Entry of config.json: the files of other code that a model was converted from."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ModelConfig:
     kind: str
     """image, signal, table or volume."""
     encoder: str
-    """Name of the encoder; "own" if the caller brought the module."""
+    """Name of the encoder; "own" for a module of the caller."""
     input_shape: tuple[int, ...]
     """Shape of one view, as the encoder sees it."""
     augment: dict[str, Any]
@@ -40,7 +40,7 @@ class ModelConfig:
     preprocessing: dict[str, Any] = field(default_factory=dict)
     """What `rnc.data.read_inputs` needs to prepare new data, as in the Table."""
     test_views: str = "plain"
-    """What features are averaged over, of `rnc.augment.TEST_VIEWS`."""
+    """The views that features are averaged over, a name in `rnc.augment.TEST_VIEWS`."""
     projected: bool = False
     """Whether the encoder was frozen, with a projection on its features."""
 
@@ -53,7 +53,7 @@ class ModelConfig:
 def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
     """The config.json of a run folder of this version or an older one, its types checked.
 
-    With `complete`, all that a model needs must be there.
+    With `complete`, every entry that a model needs must be there.
     """
     path = folder / CONFIG_FILE
     if not path.exists():
@@ -82,7 +82,7 @@ def read_config(folder: Path, *, complete: bool = False) -> dict[str, Any]:
 
 
 def model_config_of(content: Mapping[str, Any]) -> ModelConfig:
-    """The model of a config.json; one of an older version does not say how images were read."""
+    """The ModelConfig of a config.json; adds how images were read if an old version wrote it."""
     config = ModelConfig(**content["model"])
     source = content.get("data", {}).get("source")
     is_marked = config.kind != "image" or not config.preprocessing.keys().isdisjoint(
@@ -95,7 +95,7 @@ def model_config_of(content: Mapping[str, Any]) -> ModelConfig:
 
 
 def check_is_run(folder: Path, content: Mapping[str, Any]) -> None:
-    """Raise for a folder that is an evaluation of a run, by its config.json."""
+    """Raise if a folder is an evaluation of a run, as its config.json says."""
     if "evaluation_of" in content:
         raise FileNotFoundError(
             f"{folder} is an evaluation of {content['evaluation_of']} and has no model. Use that "
@@ -104,7 +104,7 @@ def check_is_run(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_is_finished(weights: Path, content: Mapping[str, Any]) -> None:
-    """Raise if a run has no weights of its model, by their file and its config.json."""
+    """Raise if the file of a run's model weights is missing; its config.json tells why."""
     folder = weights.parent
     if weights.exists():
         return

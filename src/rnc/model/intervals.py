@@ -1,4 +1,4 @@
-"""Intervals of a model: from what it kept of its calibration rows, and what it says of new ones."""
+"""Intervals of a model, from its calibration rows and its predictions for new rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ _MOST_COMPARED, _NEIGHBOURS = 2000, 15
 
 @dataclass(eq=False)
 class IntervalMaker:
-    """Makes intervals for what a model says of new samples."""
+    """Makes intervals around a model's predictions for new samples."""
 
     model: Regressor
     rows: CalibrationRows
@@ -45,17 +45,17 @@ class IntervalMaker:
         kind: str = "auto",
         joint: bool = False,
     ) -> dict[float, Intervals]:
-        """The same for several confidences, by one search for neighbours."""
+        """Intervals for each of several confidences, with one search for neighbours."""
         found = {}
-        hard: NDArray[np.float64] | None = None
+        difficulty: NDArray[np.float64] | None = None
         for confidence in confidences:
             kinds = self.rows.kinds_for(kind, confidence, joint=joint)
-            if "normalised" in kinds and hard is None:
-                hard = self.neighbours.difficulty(answers.features)
-            new, known = Spread(hard), Spread()
+            if "normalised" in kinds and difficulty is None:
+                difficulty = self.neighbours.difficulty(answers.features)
+            new, known = Spread(difficulty), Spread()
             if "quantiles" in kinds:
                 assert self.rows.outputs is not None
-                new = Spread(hard, *quantiles_of(self.model, answers.outputs, confidence))
+                new = Spread(difficulty, *quantiles_of(self.model, answers.outputs, confidence))
                 known = Spread(None, *quantiles_of(self.model, self.rows.outputs, confidence))
             found[confidence] = self.rows.intervals(
                 answers.predictions, confidence, new, known, kind=kind, joint=joint
@@ -64,14 +64,14 @@ class IntervalMaker:
 
     @cached_property
     def neighbours(self) -> Neighbours:
-        """Of the training samples that the model kept, or of 2,000 spread evenly over them."""
+        """Neighbours among the training samples that the model kept, or among 2,000 of them."""
         reference = kept_reference(self.model)
         assert reference is not None, "difficulties of calibration rows come from a reference"
         return compared_with(reference)
 
 
 def maker_of(model: Regressor) -> IntervalMaker:
-    """What makes the intervals of a model; raises if it kept no calibration rows."""
+    """The IntervalMaker of a model; raises if the model kept no calibration rows."""
     calibration = kept_calibration(model)
     if calibration is None and model.folder is None:
         raise ValueError(
@@ -90,15 +90,15 @@ def maker_of(model: Regressor) -> IntervalMaker:
 def calibrate(
     model: Regressor, table: Table, *, period: float | None = None
 ) -> CalibrationRows | None:
-    """The calibration rows of a trained model, and the kinds of intervals that suit them.
+    """The calibration rows of a trained model, with a chosen kind of intervals.
 
-    They are the rows of the split calibration or, if it has none, of validation. None if there are
-    none of either, or if predictions are not finite.
+    They are the rows of the split "calibration" or, if it is empty, of validation. None if both are
+    empty, or if predictions are not finite.
 
     Args:
-        model: with the reference that it keeps, for normalised intervals.
-        table: what it was trained on.
-        period: of targets on a circle.
+        model: the trained model; normalised intervals need its reference.
+        table: the table that it was trained on.
+        period: the length of the circle that targets are on.
     """
     rows = table.rows(CALIBRATION)
     is_reused = len(rows) == 0
@@ -107,15 +107,17 @@ def calibrate(
         return None
     answers = model.steady().answer_prepared(table.x, rows=rows)
     reference = kept_reference(model)
-    hard = None if reference is None else compared_with(reference).difficulty(answers.features)
-    numbers = [answers.predictions] if hard is None else [answers.predictions, hard]
+    difficulty = None
+    if reference is not None:
+        difficulty = compared_with(reference).difficulty(answers.features)
+    numbers = [answers.predictions] if difficulty is None else [answers.predictions, difficulty]
     if not all(np.isfinite(values).all() for values in numbers):
         return None
     units = table.y[table.rows("train")].std(axis=0)
     units = np.where(units > 0, units, 1.0)
     outputs = answers.outputs if model.head.has_distribution else None
     kept = CalibrationRows(
-        answers.predictions, table.y[rows], units, is_reused, period, hard, outputs
+        answers.predictions, table.y[rows], units, is_reused, period, difficulty, outputs
     )
     if "quantiles" not in kept.known_kinds:
         return with_kinds(kept)
@@ -125,14 +127,14 @@ def calibrate(
 def quantiles_of(
     model: Regressor, outputs: NDArray[np.float32], confidence: float
 ) -> tuple[Columns, Columns]:
-    """The quantiles around the middle that the head predicts, (n, t) each."""
+    """The predicted quantiles (1 - confidence) / 2 and (1 + confidence) / 2: (n, t) each."""
     levels = ((1 - confidence) / 2, (1 + confidence) / 2)
     ends = model.head.quantiles(torch.from_numpy(outputs), levels).numpy()
     return ends[:, :, 0], ends[:, :, 1]
 
 
 def compared_with(reference: Reference) -> Neighbours:
-    """The neighbours that say how difficult samples are."""
+    """The search for neighbours that say how difficult samples are, among up to 2,000 samples."""
     if len(reference) <= _MOST_COMPARED:
         return reference.neighbours(_NEIGHBOURS)
     rows = np.linspace(0, len(reference) - 1, _MOST_COMPARED).round().astype(int)
@@ -141,7 +143,7 @@ def compared_with(reference: Reference) -> Neighbours:
 
 
 def kept_calibration(model: Regressor) -> CalibrationRows | None:
-    """The calibration rows of a model, read from its folder when they are first needed."""
+    """The calibration rows of a model, or None; read from its folder when first needed."""
     folder = model.folder
     if model.calibration is None and folder is not None and (folder / CALIBRATION_FILE).exists():
         with damaged(folder / CALIBRATION_FILE, f"Write it again with `rnc resume {folder}`."):

@@ -1,4 +1,4 @@
-"""What the predictions of a model rest on, by the training samples that it keeps."""
+"""Explanations of a model's predictions, by the training samples that it keeps."""
 
 from rnc.files import REFERENCE_FILE
 from rnc.intervals.explanation import EXPLAIN_NEIGHBOURS, Explainer
@@ -7,7 +7,7 @@ from rnc.model.regressor import Regressor
 
 
 def explainer_of(model: Regressor, k: int = EXPLAIN_NEIGHBOURS) -> Explainer:
-    """What finds the k nearest training samples; raises if the model keeps none, or fewer."""
+    """The Explainer with k nearest training samples; raises if the model keeps fewer than k."""
     reference = kept_reference(model)
     if reference is None and model.folder is not None:
         reference = read_reference(model.folder)  # raises, and says how to get one
@@ -21,7 +21,7 @@ def explainer_of(model: Regressor, k: int = EXPLAIN_NEIGHBOURS) -> Explainer:
 
 
 def kept_reference(model: Regressor) -> Reference | None:
-    """The training samples that a model keeps, read from its folder when they are first needed."""
+    """The training samples that a model keeps, or None; read from its folder when first needed."""
     folder = model.folder
     if model.reference is None and folder is not None and (folder / REFERENCE_FILE).exists():
         found = read_reference(folder)

@@ -3,7 +3,7 @@
 predict, embed     raw data: files, tables, arrays, pictures -> predictions (n, t), features (n, d)
 predict_interval   raw data -> lower and upper ends (n, t) of intervals
 prepare            raw data -> samples as a Table holds them
-predict_prepared, embed_prepared    the same for these
+predict_prepared, embed_prepared    prepared samples -> predictions, features
 explain            raw data -> the nearest training samples of each
 save, load         config.json, model.safetensors and reference.safetensors
 """
@@ -49,7 +49,7 @@ from rnc.weights import fill_weights
 
 
 class Regressor(nn.Module):
-    """An encoder with a head, and what it takes to feed them."""
+    """An encoder with a head, and the preprocessing of their inputs."""
 
     def __init__(
         self, config: ModelConfig, encoder: nn.Module | None = None, *, pretrained: bool = False
@@ -76,11 +76,11 @@ class Regressor(nn.Module):
         self.register_buffer("input_shift", torch.zeros(shape))
         self.register_buffer("input_scale", torch.ones(shape))
         self.calibration: CalibrationRows | None = None
-        """What intervals rest on; `rnc.model.intervals` reads it from the folder when needed."""
+        """Rows that intervals need; `rnc.model.intervals` reads them from the folder on demand."""
         self.reference: Reference | None = None
-        """Training samples to compare others with; `rnc.model.neighbours` reads them likewise."""
+        """Training samples to compare with; `rnc.model.neighbours` reads them on demand."""
         self.folder: Path | None = None
-        """Where the model was loaded from."""
+        """The folder that the model was loaded from."""
 
     def replace_head(self, config: HeadConfig) -> None:
         """Put a new head on the encoder."""
@@ -88,25 +88,25 @@ class Regressor(nn.Module):
         self.config = dataclasses.replace(self.config, head=dataclasses.asdict(config))
 
     def use_augment(self, fields: dict[str, Any]) -> None:
-        """Make views as these fields of the augmentation say."""
+        """Replace the augmentation by one with these fields."""
         self.augment = AUGMENTS[self.config.kind](**fields)
         self.config = dataclasses.replace(self.config, augment=dataclasses.asdict(self.augment))
 
     def standardise(self, x: Tensor) -> Tensor:
-        """Raw samples in the scale of views: signals, volumes by their training statistics."""
+        """Raw samples in the scale of views: signals and volumes by training statistics."""
         return standardised(x, self.input_shift, self.input_scale, self.config.kind)
 
     def features(self, view: Tensor) -> Tensor:
         """Features to predict from, averaged over the test views: `eval_view` (n, ...) -> (n, d).
 
-        Training has views of its own and calls the encoder itself.
+        Training makes its own views and calls the encoder itself.
         """
         views = TEST_VIEWS[self.config.test_views](view)
         features: list[Tensor] = [self.encoder(x) for x in views]
         return features[0] if len(features) == 1 else torch.stack(features).mean(dim=0)
 
     def forward(self, view: Tensor) -> tuple[Tensor, Tensor]:
-        """Features as above and the head's outputs for them: (n, ...) -> (n, d), (n, .)."""
+        """Features of `features` and the head's outputs for them: (n, ...) -> (n, d), (n, .)."""
         features = self.features(view)
         return features, self.head(features)
 
@@ -121,14 +121,14 @@ class Regressor(nn.Module):
         image_column: str = "auto",
         batch_size: int = 256,
     ) -> NDArray[np.float64] | Any:
-        """Predictions for raw data, in the units of the targets: (n, t); as of `rnc predict`.
+        """Predictions for raw data, in the units of the targets: (n, t), like `rnc predict`.
 
         Args:
             data: a DataFrame, rows (n, p), signals (n, c, l), volumes (n, c, d, h, w), pictures of
                 Pillow, pixels (n, c, h, w) from 0 to 255, or a file, a folder, a pattern such as
                 "photos/*.jpg"; of pictures and files also a list. `rnc.data.read_inputs` says more.
             output: mean or median, (n, t); quantiles, (n, t, q); interval, as `predict_interval`
-                gives it; full, a dict of all that the head says. `rnc.model.asked` says more.
+                gives it; full, a dict of all outputs. `rnc.model.asked` says more.
             quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
             confidence: for the output interval; default: 0.9.
             images: the folder that file names in a table are relative to.
@@ -165,13 +165,13 @@ class Regressor(nn.Module):
     ) -> Intervals:
         """Intervals that hold the targets with a confidence: lower and upper ends, (n, t) each.
 
-        On a circle, an upper end below the lower one goes across the end of the circle.
+        On a circle, an interval whose upper end is below the lower one crosses the period's end.
 
         Args:
             data: as for `predict`.
             confidence: the share of new samples whose target is to be within its interval.
-            kind: plain, normalised, bins or quantiles; "auto" takes what was chosen on the
-                calibration rows.
+            kind: plain, normalised, bins or quantiles; "auto" takes the kind that was chosen on
+                the calibration rows.
             joint: intervals that hold for all targets of a sample at once, not each for itself.
             images: as for `predict`.
             image_column: as for `predict`.
@@ -210,7 +210,7 @@ class Regressor(nn.Module):
         image_column: str = "auto",
         batch_size: int = 256,
     ) -> Explanation:
-        """The k nearest training samples of raw data in feature space: what predictions rest on.
+        """The k nearest training samples of raw data in feature space, to explain predictions.
 
         The other arguments are those of `predict`. `rnc predict --explain` writes the same.
         """
@@ -230,7 +230,7 @@ class Regressor(nn.Module):
         skip_bad: bool = False,
         progress: bool = False,
     ) -> Inputs:
-        """Raw data as `predict_prepared` takes them, with names; the arguments of `read_inputs`."""
+        """Raw data as `predict_prepared` takes them; arguments as for `rnc.data.read_inputs`."""
         config = self.config
         inputs = read_inputs(
             data,
@@ -246,7 +246,7 @@ class Regressor(nn.Module):
         return inputs
 
     def check_shape(self, inputs: Inputs) -> None:
-        """Raise for samples of another shape than those in training."""
+        """Raise if samples have another shape than in training."""
         if (shape := input_shape_of(inputs.x, self.augment)) != self.config.input_shape:
             size = "as long or large as those in training"
             if isinstance(self.augment, SignalAugment):
@@ -260,13 +260,13 @@ class Regressor(nn.Module):
     def steady(self) -> "Regressor":
         """The model; for tables, a copy that computes in float64.
 
-        A row must not feel which others come with it. In float32 it would, in the sixth digit: the
-        order of a sum depends on the size of the batch. Networks for images and signals are too
-        large for float64, and a module of the caller's may not take it.
+        A prediction must not depend on which other rows are in the batch. In float32 it would, in
+        the sixth digit, since the order of a sum depends on the size of the batch. Networks for
+        images and signals are too large for float64, and a module of the caller may not take it.
         """
         if self.config.kind != "table" or self.config.encoder == "own":
             return self
-        kept = (self.reference, self.calibration)  # the copy needs none of its own
+        kept = (self.reference, self.calibration)  # shared with the copy
         model = copy.deepcopy(self, {id(one): one for one in kept})
         model.encoder = InFloat64(model.encoder)
         model.head.double()
@@ -290,7 +290,7 @@ class Regressor(nn.Module):
     def answer_prepared(
         self, x: NDArray[Any], *, rows: NDArray[np.int64] | None = None, batch_size: int = 256
     ) -> Answers:
-        """Features, outputs of the head and predictions, by one pass through the encoder."""
+        """Features, outputs of the head and predictions, from one pass through the encoder."""
         answers: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
 
         def compute(view: Tensor) -> Tensor:
@@ -333,14 +333,14 @@ class Regressor(nn.Module):
                 view = eval_view(self.standardise(raw), self.augment)
                 yield compute(view).cpu().numpy()
         finally:
-            for module in training:  # a part that was frozen in eval mode stays so
+            for module in training:  # a module that was in eval mode before stays in it
                 module.training = True
 
     def save(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
-        """Write config.json and model.safetensors into a folder, and what else the model keeps.
+        """Write config.json and model.safetensors, and calibration and reference if there are any.
 
         Args:
-            folder: made if it is not there.
+            folder: where to write; it is made if it does not exist.
             extra: further entries of config.json, such as the FitConfig.
         """
         from rnc.model.intervals import kept_calibration
@@ -349,7 +349,7 @@ class Regressor(nn.Module):
         folder = Path(folder)
         calibration, reference = kept_calibration(self), kept_reference(self)
         self.save_config(folder, extra)
-        for name in (files.CALIBRATION_FILE, files.REFERENCE_FILE):  # of the weights that now go
+        for name in (files.CALIBRATION_FILE, files.REFERENCE_FILE):  # they fit the old weights
             (folder / name).unlink(missing_ok=True)
         files.write_tensors(folder / files.MODEL_FILE, self.state_dict())
         if reference is not None:
@@ -358,7 +358,7 @@ class Regressor(nn.Module):
             calibration.write(folder)
 
     def save_config(self, folder: str | Path, extra: dict[str, Any] | None = None) -> None:
-        """Write config.json only, as before training."""
+        """Write config.json only, which is done before training."""
         model = dataclasses.asdict(self.config)
         content = {"format": FORMAT, "model": model, **(extra or {})}
         files.write_json(Path(folder) / files.CONFIG_FILE, content)
@@ -369,7 +369,7 @@ class Regressor(nn.Module):
 
         Args:
             folder: a run folder, or a run on the hub as hf://owner/name@revision.
-            encoder: the module, if the model was trained with one of the caller's own.
+            encoder: the module, if the model was trained with an encoder of the caller.
         """
         folder = local_folder(folder)
         content, weights = read_config(folder, complete=True), folder / files.MODEL_FILE
