@@ -1,8 +1,8 @@
-"""Arrays of an .npz file -> named columns beside x; every array has a use, or is named as unused.
+"""Read an .npz file as inputs x and named columns. A note lists arrays without a use.
 
 x, y                        inputs and targets
 feature_names, target_names names of the columns of x and of y
-group, split, weight        which rows belong together; train, val or test; what each row counts
+group, split, weight        group of each row; train, val or test; weight of each row
 any other                   a column, if it has a value for each row: (n,) or (n, 1)
 """
 
@@ -22,24 +22,24 @@ from rnc.data.names import check_names
 from rnc.data.row_weights import WEIGHT
 from rnc.data.sources import as_columns
 
-_ROLES = ("group", "split", WEIGHT)  # arrays that change what is learned, so that they must fit
+_ROLES = ("group", "split", WEIGHT)  # arrays that change the training: a wrong shape raises
 _NAMES = ("feature_names", "target_names")
 
 
 class Archive(NamedTuple):
-    """What an .npz file holds."""
+    """The content of an .npz file."""
 
     x: NDArray[Any] | pd.DataFrame
     """Named columns, signals (n, c, l) or images (n, c, h, w)."""
     columns: dict[str, NDArray[Any]]
     """Targets and further arrays with a value for each of the n rows, by name."""
     targets: tuple[str, ...]
-    """Which of the columns are y."""
+    """Names of the columns that come from y."""
     unused: dict[str, tuple[int, ...]]
-    """Shapes of the arrays that are no columns, by name."""
+    """Shapes of the arrays that cannot be columns, by name."""
 
     def notes(self, used: Sequence[str]) -> tuple[str, ...]:
-        """What a user should know about arrays that have no use; `used` are columns that have."""
+        """A note for the user about arrays without a use. `used` names the columns with one."""
         names = [*(name for name in self.columns if name not in used)]
         words = [f"{name} ({len(self.x)} values)" for name in names]
         words += [f"{name} {shape}" for name, shape in self.unused.items()]
@@ -61,7 +61,7 @@ def read_archive(source: Path) -> Archive:
     targets = tuple(columns)
     further, unused = row_arrays(arrays, len(x))
     for name in _ROLES:
-        if name in unused:  # without it, the result would be another one
+        if name in unused:  # ignoring it would change the training silently
             raise DataError(
                 f"{place}: x has {len(x)} rows and {name} is {unused[name]}; it must be "
                 f"({len(x)},), a value for each row."
@@ -98,9 +98,9 @@ def target_arrays(
 
 
 def read_npz(source: AnyFile, leave_out: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """All arrays of an .npz file as numbers, texts and dates; none may need pickle.
+    """All arrays of an .npz file as numbers, texts and dates. Raises if one needs pickle.
 
-    Those to `leave_out` are not read.
+    Arrays named in `leave_out` are not read.
     """
     with open_bytes(source) as file:
         if not is_zipfile(file):
@@ -108,7 +108,7 @@ def read_npz(source: AnyFile, leave_out: Sequence[str] = ()) -> dict[str, NDArra
     arrays = {}
     try:
         with open_bytes(source) as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of shapes beyond all numbers, which raise as well
+            warnings.simplefilter("ignore")  # about impossible shapes, which also raise
             with np.load(file, allow_pickle=False) as archive:
                 check_names(archive.files, str(source))
                 for name in (name for name in archive.files if name not in leave_out):
@@ -135,7 +135,7 @@ def read_npz(source: AnyFile, leave_out: Sequence[str] = ()) -> dict[str, NDArra
 
 
 def _plain(values: Any, name: str, source: AnyFile) -> NDArray[Any]:
-    """An array in this machine's order of bytes, texts as str, lists of names as (k,)."""
+    """An array in this machine's byte order, with texts as str and lists of names as (k,)."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biufcmMUS":
         got = values.dtype if isinstance(values, np.ndarray) else type(values).__name__
         raise DataError(

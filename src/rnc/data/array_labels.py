@@ -1,4 +1,4 @@
-"""Arrays beside the inputs, as the named columns that labels are read from."""
+"""Turn label arrays into a frame of named columns, from which labels are read."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,9 +24,9 @@ def label_frame(
     subgroup: Mapping[str, NDArray[Any]] | None = None,
     **further: Sequence[Any] | NDArray[Any] | None,
 ) -> tuple[pd.DataFrame, ColumnRoles]:
-    """A frame of n rows with all labels, and which column is what.
+    """A frame of n rows with all labels, and the role of each column.
 
-    `further` are split, group and weight, if they are given. The rest is as for
+    `further` holds split, group and weight; None means not given. The other arguments are those of
     `rnc.data.table_from_arrays`.
     """
     if isinstance(y, pd.DataFrame) and target_names is None:
@@ -57,7 +57,7 @@ def label_frame(
 def _of_targets(
     values: Any, what: str, columns: Mapping[str, NDArray[Any]], place: str
 ) -> dict[str, NDArray[Any]]:
-    """The columns of `upper` or `event`, one for each target, by names that nothing else has."""
+    """The columns of `upper` or `event`, one per target, under names of their own."""
     if values is None:
         return {}
     array = np.asarray(values)

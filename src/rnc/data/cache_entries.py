@@ -1,8 +1,8 @@
-"""The image caches on disk: what there is, since when nobody used it, and how it is kept small.
+"""The image caches on disk: list the entries, and delete old ones to keep the cache small.
 
-An entry is a manifest NAME.json and the .npy file of pixels that it names. The time of the manifest
-is that of the last use. Where a file is deleted that another process has mapped, that process goes
-on reading it; on Windows it is not deleted.
+An entry is a manifest NAME.json and the .npy file of pixels that it names. The modification time of
+the manifest is the time of the last use. If another process has mapped a file that is deleted, that
+process can still read it; on Windows the file is not deleted.
 """
 
 import json
@@ -27,7 +27,7 @@ class CacheEntry:
     folder: Path
     pixels: Path
     source: str
-    """The folder that holds the files."""
+    """The folder of the image files."""
     shape: tuple[int, ...]
     """(n, c, side, side)."""
     size: int
@@ -36,14 +36,14 @@ class CacheEntry:
     """Seconds since 1970."""
 
     def delete(self) -> None:
-        """Delete it; what another process deleted first does not matter."""
+        """Delete the files of this entry, unless another process has deleted them already."""
         for path in (self.folder / f"{self.name}.json", self.pixels):
             with suppress(OSError):
                 path.unlink()
 
 
 def default_cache() -> Path:
-    """The folder of all image caches, below the user's cache folder."""
+    """The folder of all image caches, inside the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rnc" / "images"
 
 
@@ -60,19 +60,19 @@ def cache_limit() -> float:
 
 
 def cache_entries(folder: Path) -> list[CacheEntry]:
-    """The entries in a folder, the one used last first."""
+    """The entries in a folder, sorted by last use, the latest first."""
     found = [_read(path) for path in folder.glob("*.json")] if folder.is_dir() else []
     entries = [entry for entry in found if entry is not None]
     return sorted(entries, key=lambda entry: -entry.last_use)
 
 
 def make_room(folder: Path, needed: int, kept: frozenset[Path]) -> list[CacheEntry]:
-    """Delete the entries that nobody used for longest, until the needed bytes fit; those deleted.
+    """Delete the least recently used entries until the needed bytes fit, and return them.
 
     Args:
-        folder: of the entries.
+        folder: the folder of the entries.
         needed: bytes that will be written.
-        kept: pixel files that are not deleted: what this process reads.
+        kept: pixel files not to delete, since this process reads them.
     """
     delete_abandoned(folder)
     entries = cache_entries(folder)
@@ -91,13 +91,13 @@ def delete_abandoned(folder: Path, name: str = "") -> None:
     named = {entry.pixels for entry in cache_entries(folder)}
     for path in folder.glob("*.npy"):
         if path.name.startswith(name) and path not in named:
-            with suppress(OSError):  # another run was faster, or (on Windows) still reads it
+            with suppress(OSError):  # another run deleted it, or (on Windows) still reads it
                 if time.time() - path.stat().st_mtime > _ABANDONED:
                     path.unlink()
 
 
 def _read(manifest: Path) -> CacheEntry | None:
-    """The entry of a manifest; None for another file, or one that was deleted meanwhile."""
+    """The entry of a manifest; None if the file is no manifest or was deleted meanwhile."""
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
         pixels = manifest.with_name(content["pixels"])

@@ -1,7 +1,7 @@
-"""What a column of a table is: numbers, dates, yes or no, a category, or of no use.
+"""Find the type of a column of a table: number, date, boolean, category, or unusable.
 
-`look_at` decides by all rows, so that no split depends on where an odd cell is; what is learned
-about the values comes from the train rows, in `rnc.data.features`.
+`look_at` decides by all rows, so that the type does not depend on the split. Statistics of the
+values come from the train rows only, in `rnc.data.features`.
 """
 
 import math
@@ -32,7 +32,7 @@ _FAMILIES = (  # of words for yes and no, in small letters
 _MOST_WORDS = 20
 _MOST_PLACEHOLDERS = 3
 _MOST_CODES = 20
-_FEWEST_ROWS = 10  # below, numbers that differ prove nothing
+_FEWEST_ROWS = 10  # with fewer rows, all-different values do not show that a column is an id
 _FEWEST_TEXTS = 20
 _NEARLY_ALL = 0.9
 _ID_NAME = re.compile(
@@ -45,20 +45,20 @@ _CAMEL_ID = re.compile(r".*[a-z](?:Id|ID)")
 
 
 class ColumnKind(NamedTuple):
-    """What `look_at` says."""
+    """The result of `look_at`."""
 
     type: str | None
-    """number, date, boolean or category; None if the column is of no use."""
+    """number, date, boolean or category; None if the column is unusable."""
     reason: str = ""
-    """Why it is of no use."""
+    """Why it is unusable."""
     words: tuple[str, ...] = ()
     """Texts among numbers or dates, which count as gaps."""
     format: str | None = None
-    """Of dates."""
+    """The format of dates."""
 
 
 def look_at(values: pd.Series) -> ColumnKind:
-    """What a column is, by its type and all its values."""
+    """The kind of a column, by its dtype and all its values."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         return ColumnKind("category")
     if values.dtype.kind in "mc":
@@ -91,23 +91,26 @@ def _look_at_text(values: pd.Series) -> ColumnKind:
 
 
 def _stand_for_gaps(words: tuple[str, ...], numbers: NDArray[np.float64]) -> bool:
-    """Whether texts, such as "unknown", are gaps among numbers that are no codes of categories."""
+    """Whether a few texts such as "unknown" are gaps in a column of numbers.
+
+    If there are few different numbers, they may be codes of categories, and the texts, too.
+    """
     plain = len(words) <= _MOST_PLACEHOLDERS and not any(re.search(r"\d", word) for word in words)
     return plain and len(np.unique(numbers[~np.isnan(numbers)])) > _MOST_CODES
 
 
 def says_yes_or_no(values: pd.Series) -> bool:
-    """Whether all values are words for yes and no, and both occur."""
+    """Whether all values are words for yes or no, and both occur."""
     unique = values.dropna().unique()
     seen = set(_small(unique)) if len(unique) <= _MOST_WORDS else set()
     return any(
         seen <= yes | no and seen & yes and seen & no
-        for yes, no in _FAMILIES  # numbers would be numbers, and one word alone a category
+        for yes, no in _FAMILIES  # without 1 and 0: those are numbers
     )
 
 
 def as_booleans(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """1 for yes, 0 for no and NaN for gaps, and which rows hold something else."""
+    """The column as 1 for yes, 0 for no, NaN for gaps; and which rows hold something else."""
     words = {word: 1.0 for word in YES} | {word: 0.0 for word in NO}
     known = column.notna().to_numpy()
     numbers = np.full(len(column), np.nan)
@@ -116,7 +119,7 @@ def as_booleans(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool
 
 
 def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The column as float64 with NaN for gaps, and which rows hold something else than numbers."""
+    """The column as float64 with NaN for gaps, and which rows hold something else than a number."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(object)
     dates = pd.api.types.is_datetime64_any_dtype(column.dtype)
@@ -132,7 +135,7 @@ def as_numbers(column: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_
 
 
 def _as_float(value: Any) -> Any:
-    """An int as a float, infinite where none is as large; anything else as it is."""
+    """An int as a float, infinite if it is too large; any other value unchanged."""
     if not isinstance(value, int):
         return value
     try:
@@ -147,7 +150,7 @@ def as_text(column: pd.Series) -> pd.Series:
 
 
 def names_rows(values: pd.Series) -> str | None:
-    """Why a column says nothing but which row it is; None if it may say more.
+    """Why a column only identifies the row, as an id or a counter does; None if it may say more.
 
     >>> names_rows(pd.Series(range(1, 41), name="n")), names_rows(pd.Series(range(40)) * 2)
     ('counts the rows', None)
@@ -171,7 +174,10 @@ def names_rows(values: pd.Series) -> str | None:
 
 
 def too_many_texts(values: pd.Series, train: pd.Series, *, strict: bool) -> str | None:
-    """Why a column of text is no category; `strict` spares a text that differs in every row."""
+    """Why a column of text cannot be a category: it has too many values. None if it can be one.
+
+    Unless `strict`, a text that differs in nearly every row is refused even if there are few rows.
+    """
     known = as_text(values).dropna()
     if as_text(train).nunique() <= MOST_CATEGORIES:
         nearly_all = known.nunique() > _NEARLY_ALL * len(known)
@@ -189,7 +195,7 @@ def too_many_texts(values: pd.Series, train: pd.Series, *, strict: bool) -> str 
 
 
 def nested(values: pd.Series) -> str | None:
-    """What cells hold that are no single values; None if there are none."""
+    """What cells hold instead of single values, such as "lists"; None if all are single values."""
     kinds = {list: "lists", tuple: "lists", set: "lists", np.ndarray: "lists", dict: "objects"}
     kinds |= {bytes: "bytes", complex: "complex numbers", np.complex128: "complex numbers"}
     cells = values if values.dtype == object else ()
@@ -205,7 +211,7 @@ def _small(values: Iterable[Any]) -> list[str]:
 
 
 def finite_numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
-    """A column of finite numbers, NaN where there is none; anything else raises, with its row."""
+    """A column as finite numbers, with NaN for gaps. Raises for other cells and names the row."""
     numbers, is_text = as_numbers(values)
     for bad, expected in ((is_text, "a number"), (np.isinf(numbers), "a finite number")):
         if bad.any():

@@ -1,4 +1,4 @@
-"""What config.json of a run folder may hold, to check one that was read."""
+"""The schema of a run folder's config.json, and the check of a file that was read."""
 
 from typing import Any, Literal, TypedDict
 
@@ -29,9 +29,9 @@ def check_config_file(config: dict[str, Any], model: type[Any], *, complete: boo
     """Raise ValueError unless each part has the types that its readers need.
 
     Args:
-        config: what the file holds.
+        config: the content of the file.
         model: the dataclass of the entry "model".
-        complete: whether all that a model needs must be there.
+        complete: whether all required fields of a model must be there.
     """
     check_json(config, _ConfigFile, "")
     _check_model(config.get("model", {}), model, complete=complete)

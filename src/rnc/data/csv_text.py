@@ -1,8 +1,8 @@
-"""CSV files -> data frames: whole, in chunks of rows, or whole by way of chunks.
+"""Read CSV files as data frames, at once or in chunks of rows.
 
-pandas takes about ten times the memory of a large file to parse it at once. So a large one is
-parsed in chunks, whose columns are then joined. The types of columns must be those of the whole
-file; where chunks do not tell them, the file is parsed at once after all.
+To parse a large file at once, pandas needs about ten times its size in memory. So a large file is
+parsed in chunks, whose columns are then joined. The types of the columns must be those that the
+whole file would give. If the chunks do not determine them, the file is parsed at once after all.
 """
 
 import csv
@@ -40,13 +40,13 @@ GAPS = (
     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?",
 )
 # fmt: on
-"""Texts that are gaps: those of pandas, and ?."""
+"""Texts that count as gaps: those of pandas, and ?."""
 LARGE_BYTES = 2**25
-"""Size of a file that is parsed in chunks."""
+"""Files above this size are parsed in chunks."""
 CHUNK_CELLS = 2**20
-"""Cells of such a chunk."""
+"""Cells of a chunk."""
 _HEADER_LINES = 100  # at most
-_EXACT = 2**53  # whole numbers up to here are the same as floats
+_EXACT = 2**53  # whole numbers below this are exact as floats
 _FIELDS = (
     "Every row needs as many fields as the header; an empty one is a gap. Put quotes around text "
     "that holds the separator."
@@ -57,9 +57,9 @@ class Chunk(NamedTuple):
     """Some rows of a CSV file."""
 
     frame: pd.DataFrame
-    """Its index holds row numbers, as a spreadsheet has them."""
+    """Its index holds the row numbers of a spreadsheet."""
     share: float
-    """Of the file that has been read so far."""
+    """The share of the file that has been read so far."""
 
 
 def read_csv(source: AnyFile, cells: Cells, *, progress: bool = False) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def read_csv(source: AnyFile, cells: Cells, *, progress: bool = False) -> pd.Dat
     if frame is None:
         with _parsing(source, separator):
             frame = pd.read_csv(_opened(source), low_memory=False, **_options(separator, cells))
-        # pandas fills a short row with gaps; only then is it worth the time to look at all.
+        # pandas fills a short row with gaps. Only if the last column has gaps, check all rows.
         _check_records(source, separator, all_rows=frame.empty or frame.iloc[:, -1].hasnans)
         frame.index = pd.RangeIndex(2, len(frame) + 2)
         frame = _without_gaps(frame)
@@ -79,9 +79,9 @@ def read_csv(source: AnyFile, cells: Cells, *, progress: bool = False) -> pd.Dat
 
 
 def _without_gaps(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have a value; a gap is no text.
+    """The frame without empty rows, and with NaN for gaps that pandas kept as texts.
 
-    In a column that begins with a number of more than 64 bits, pandas keeps gaps as texts.
+    pandas does so in a column that begins with a number of more than 64 bits.
     """
     texts = [name for name in frame if frame[name].dtype.kind == "O"]
     frame = frame.assign(**{name: frame[name].mask(frame[name].isin(GAPS)) for name in texts})
@@ -97,14 +97,14 @@ def csv_names(source: AnyFile) -> list[str]:
 
 
 def _opened(source: AnyFile) -> Any:
-    """What pandas reads: it opens, and unpacks, a path itself."""
+    """The source for pandas, which opens and unpacks a path itself."""
     return source if isinstance(source, Path) else open_bytes(source)
 
 
 def csv_chunks(source: Path, cells: Cells, rows: int | None = None) -> Iterator[Chunk]:
-    """The rows of a CSV file, so many at a time, each chunk with types of its own.
+    """The rows of a CSV file in chunks of `rows`, each with types of its own.
 
-    Numbers with commas stay text. Rows without a value are left out.
+    Numbers with a decimal comma stay text. Empty rows are left out.
     """
     separator, size, start, gaps = separator_of(source), source.stat().st_size, 2, False
     rows = rows or max(1, CHUNK_CELLS // max(1, len(csv_names(source))))
@@ -127,7 +127,7 @@ def csv_chunks(source: Path, cells: Cells, rows: int | None = None) -> Iterator[
 
 
 def _by_chunks(source: Path, cells: Cells, progress: bool) -> pd.DataFrame | None:
-    """All rows, joined column by column; None if their types take a look at the whole file."""
+    """All rows, joined column by column; None if the chunks do not determine the types."""
     if cells.decimal == ",":
         return None
     parts: dict[Any, list[pd.Series]] = {}
@@ -149,7 +149,7 @@ def _by_chunks(source: Path, cells: Cells, progress: bool) -> pd.DataFrame | Non
 
 @contextmanager
 def _reading_bar(source: Path, progress: bool) -> Iterator[Callable[[float], None]]:
-    """A bar on a terminal, which goes when all is read; what takes the share that has been."""
+    """A context with a progress bar on a terminal. It yields a function that takes the share."""
     console = Console(stderr=True)
     is_shown = progress and console.is_terminal
     what = TextColumn("{task.description}", markup=False)
@@ -162,7 +162,7 @@ def _reading_bar(source: Path, progress: bool) -> Iterator[Callable[[float], Non
 
 
 def joined_column(parts: Sequence[pd.Series]) -> pd.Series | None:
-    """One column of several parts, if it has the values and the type of one that is read at once.
+    """The joined column, or None if its values or type could differ from a file read at once.
 
     >>> joined_column([pd.Series([1, 2]), pd.Series([None, 0.5])]).tolist()
     [1.0, 2.0, nan, 0.5]
@@ -183,21 +183,21 @@ def joined_column(parts: Sequence[pd.Series]) -> pd.Series | None:
 
 
 def _options(separator: str, cells: Cells) -> dict[str, Any]:
-    every = cells.decimal == ","  # or 1.200 would be read as 1.2 before the comma is looked for
+    every = cells.decimal == ","  # read all as text: otherwise pandas would take 1.200 for 1.2
     return {
         "sep": separator,
         "dtype": str if every else dict.fromkeys(cells.text, str),
         "na_values": list(GAPS),
         "keep_default_na": False,
-        "index_col": False,  # or a row with one field too many would shift all columns
-        "skip_blank_lines": False,  # or the row numbers would not be those of a spreadsheet
+        "index_col": False,  # otherwise a row with one field too many would shift all columns
+        "skip_blank_lines": False,  # otherwise row numbers would differ from a spreadsheet's
         "skipinitialspace": True,
     }
 
 
 @contextmanager
 def _parsing(source: AnyFile, separator: str) -> Iterator[None]:
-    """What pandas raises, as errors that say what is wrong with the file."""
+    """A context that turns errors of pandas into errors that say what is wrong with the file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -209,13 +209,13 @@ def _parsing(source: AnyFile, separator: str) -> Iterator[None]:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source} cannot be read ({error}). Is it whole?") from error
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        _check_records(source, separator)  # it knows the row
+        _check_records(source, separator)  # raises an error that names the row, if it can
         reason = str(error).strip().rstrip(".")
         raise DataError(f"{source} cannot be read as a table ({reason}). {_FIELDS}") from error
 
 
 def open_text(source: AnyFile) -> IO[str]:
-    """A file of text, also one that is packed by gzip."""
+    """An open text file, decompressed if its name ends in .gz."""
     if isinstance(source, NamedBytes):
         return io.TextIOWrapper(open_bytes(source), "utf-8-sig", errors="replace", newline="")
     if source.suffix.lower() == ".gz":
@@ -224,11 +224,11 @@ def open_text(source: AnyFile) -> IO[str]:
 
 
 def separator_of(source: AnyFile) -> str:
-    """What parts the fields, by the header."""
+    """The separator of the fields: a comma, semicolon or tab, by its count in the header."""
     try:
         with open_text(source) as file:
             header = file.readline()
-            for line in islice(file, _HEADER_LINES):  # a name in quotes may have several
+            for line in islice(file, _HEADER_LINES):  # a name in quotes may span several lines
                 if header.count('"') % 2 == 0:
                     break
                 header += line
@@ -238,9 +238,9 @@ def separator_of(source: AnyFile) -> str:
 
 
 def _check_records(source: AnyFile, separator: str, *, all_rows: bool = True) -> None:
-    """Raise for two columns of one name, and for rows that are shorter or longer than the header.
+    """Raise if two columns share a name, or if a row has fewer or more fields than the header.
 
-    Without `all_rows`, only the header and the first row below it are looked at.
+    Without `all_rows`, only the header and the first row below it are checked.
     """
     with open_text(source) as file:
         records = csv.reader(file, delimiter=separator, skipinitialspace=True)

@@ -1,11 +1,11 @@
-"""Dates and times of a column -> numbers: the time since the first one, and places in cycles.
+"""Turn a column of dates into numbers: the time since the first one, and positions in cycles.
 
-    season    where in the year: the day of the year, from 0, of 365.25
-    weekday   where in the week: the day, from 0 for Monday, of 7
-    hour      where in the day: its seconds, of 86,400
+    season    position in the year: the day of the year, from 0, of 365.25
+    weekday   position in the week: the day, from 0 for Monday, of 7
+    hour      position in the day: its seconds, of 86,400
 
-A place in a cycle is an angle of which sine and cosine are taken, so that December is beside
-January. Times are taken as they are written: an offset from UTC is dropped.
+A position in a cycle becomes the sine and cosine of an angle, so that December is near January.
+An offset from UTC is dropped: times are local.
 """
 
 import datetime
@@ -25,9 +25,9 @@ Times = NDArray[np.datetime64]
 """Microseconds, NaT for a gap."""
 
 _ISO = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)?"
-_TIME = r":\d{2}(?:\.\d+)?"  # the end of one
+_TIME = r":\d{2}(?:\.\d+)?"  # the end of a time of day
 _OFFSET = r"\s?(?:Z|UTC|[+-]\d{2}:?\d{2})$"
-_DAYS = (  # patterns first: strptime alone would take 1.2.0034 or 3/4/5 for a date
+_DAYS = (  # with patterns, since strptime alone would take 1.2.0034 or 3/4/5 for a date
     ("%Y/%m/%d", r"\d{4}/\d{1,2}/\d{1,2}"),
     ("%d.%m.%Y", r"\d{1,2}\.\d{1,2}\.[12]\d{3}"),
     ("%m/%d/%Y", r"\d{1,2}/\d{1,2}/[12]\d{3}"),
@@ -64,9 +64,9 @@ _DAY = np.timedelta64(1, "D") / np.timedelta64(1, "us")  # in microseconds
 
 
 def date_format(values: pd.Series) -> str | None:
-    """The format in which nearly all values of a column are dates or times; None for others.
+    """The format in which nearly all values are dates or times; None if there is none.
 
-    Of 3/4/2024 the month comes first, unless another row can only be the other way round.
+    In 3/4/2024 the month comes first, unless another row rules that out.
 
     >>> date_format(pd.Series(["31.12.2024", None, "1.2.2023"])), date_format(pd.Series(["1.2.3"]))
     ('%d.%m.%Y', None)
@@ -77,7 +77,7 @@ def date_format(values: pd.Series) -> str | None:
         return None
     known = values.dropna()
     first, best, most = _written(known.head(_LOOKED_AT)).tolist(), None, 0.0
-    for name, pattern in _PATTERNS.items():  # by re: a call of pandas for each takes far longer
+    for name, pattern in _PATTERNS.items():  # by re, which is far faster than pandas here
         if most < 1 and sum(map(bool, map(re.compile(pattern).fullmatch, first))) > len(first) / 2:
             _, odd = read_dates(known, name)
             best, most = max((name, 1 - odd.mean()), (best, most), key=lambda found: found[1])
@@ -85,7 +85,7 @@ def date_format(values: pd.Series) -> str | None:
 
 
 def read_dates(values: pd.Series, name: str) -> tuple[Times, NDArray[np.bool_]]:
-    """The column as times by a format of `date_format`, and which rows hold something else."""
+    """The column as times in a format of `date_format`, and which rows hold something else."""
     times = np.full(len(values), np.datetime64("NaT", "us"))
     known = values.notna().to_numpy()
     if _has_dates(values):
@@ -98,7 +98,7 @@ def read_dates(values: pd.Series, name: str) -> tuple[Times, NDArray[np.bool_]]:
 
 
 def parts_of(times: Times) -> list[str]:
-    """The cycles that these times say something about."""
+    """The cycles in which these times have more than one position."""
     days = times.astype("datetime64[D]")
     in_month = days - times.astype("datetime64[M]").astype("datetime64[D]")
     places = {part: np.unique(_places(times, part)) for part in CYCLES}
@@ -115,13 +115,13 @@ def elapsed_days(times: Times, first: str) -> NDArray[np.float64]:
 
 
 def cycle(times: Times, part: str) -> list[NDArray[np.float64]]:
-    """Sine and cosine of the place in a cycle; both 0 for a gap."""
+    """Sine and cosine of the position in a cycle; both 0 for a gap."""
     angles = 2 * np.pi * _places(times, part) / CYCLES[part]
     return [np.where(np.isnat(times), 0.0, wave(angles)) for wave in (np.sin, np.cos)]
 
 
 CYCLES = {"season": 365.25, "weekday": 7.0, "hour": 86400.0}
-"""The length of each cycle, in days and, of the day, in seconds."""
+"""The length of each cycle: in days, for the hour in seconds."""
 
 
 def _places(times: Times, part: str) -> NDArray[np.float64]:
@@ -137,7 +137,7 @@ def _places(times: Times, part: str) -> NDArray[np.float64]:
 
 
 def _has_dates(values: pd.Series) -> bool:
-    """Whether a column holds dates by its type, or as Python's objects."""
+    """Whether a column holds dates by its dtype, or as date objects of Python."""
     if pd.api.types.is_datetime64_any_dtype(values.dtype):
         return True
     known = values.dropna()
@@ -164,7 +164,7 @@ def _without_zone(value: Any) -> datetime.date:
 
 
 def _written(values: pd.Series) -> pd.Series:
-    """The known values as text, without blanks around them and without offsets."""
+    """The known values as text, without surrounding blanks and without offsets from UTC."""
     known = values.dropna().astype(object).map(str).astype("str").str.strip()
     if not known.str.contains(rf"{_TIME}{_OFFSET}").any():  # replacing takes long
         return known
@@ -172,14 +172,14 @@ def _written(values: pd.Series) -> pd.Series:
 
 
 def _parsed(texts: pd.Series, name: str) -> Times:
-    """Texts that match the pattern of a format; NaT for those that are no date, as 31.2.2024."""
+    """Texts that match a format's pattern, as times; NaT for impossible dates such as 31.2.2024."""
     style = "ISO8601" if name == ISO else name
     times = pd.to_datetime(texts, format=style, errors="coerce")
     return np.asarray(times.to_numpy(dtype="datetime64[us]"))
 
 
 def words_of_format(name: str) -> str:
-    """A format for people.
+    """A date format in words.
 
     >>> words_of_format("%d.%m.%Y %H:%M"), words_of_format("%m/%d/%Y")
     ('day.month.year hour:minute', 'month/day/year')

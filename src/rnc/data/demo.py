@@ -1,4 +1,4 @@
-"""Data for a first try, without a download: digits at known angles, balls of known radii."""
+"""Demo data that need no download: digits at known angles, and balls of known radii."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ _SIDE, _INK = 28, 20  # a digit of 20 pixels turns freely in a square of 28
 def digits_table(seed: int = 0, *, largest_angle: float = 60.0, side: int = _SIDE) -> Table:
     """scikit-learn's 1,797 digits, each turned by a random angle; the target is the angle.
 
-    The class of the digit says nothing about the angle, but a lot about the picture: it is the
-    distraction that a good representation leaves out.
+    The class of the digit says nothing about the angle, but changes the picture a lot. It is a
+    nuisance variable that a good representation ignores.
 
     Args:
-        seed: decides the angles and the split.
+        seed: seed of the angles and the split.
         largest_angle: angles are uniform in [-largest_angle, largest_angle) degrees, positive
             anticlockwise. Below 90, no 6 looks like a 9.
         side: width and height of the images in pixels.
@@ -49,16 +49,16 @@ def digits_table(seed: int = 0, *, largest_angle: float = 60.0, side: int = _SID
 
 
 def balls_table(seed: int = 0, *, rows: int = 600, side: int = 20) -> Table:
-    """Volumes with a ball in noise each; the target is its radius, in voxels.
+    """Volumes of a ball in noise; the target is its radius, in voxels.
 
-    These data are made, not measured: neither scikit-learn nor scipy carries a set of volumes. One
-    of four scanners took each volume, with a brightness, a contrast and a noise of its own. It says
-    nothing about the radius: it is the distraction that a good representation leaves out.
+    The data are simulated, since neither scikit-learn nor scipy has a set of volumes. Each volume
+    comes from one of four scanners, with a brightness, contrast and noise of its own. The scanner
+    says nothing about the radius: it is a nuisance variable that a good representation ignores.
 
     Args:
-        seed: decides radii, places, scanners, noise and the split.
-        rows: how many volumes there are.
-        side: of the volumes, in voxels. Radii are uniform from a tenth to three tenths of it.
+        seed: seed of radii, places, scanners, noise and the split.
+        rows: the number of volumes.
+        side: side of the volumes in voxels. Radii are uniform from a tenth to three tenths of it.
 
     >>> table = balls_table(rows=40, side=8)
     >>> table.x.shape, table.x.dtype, table.kind, table.target_names, sorted(table.subgroup)
@@ -92,13 +92,13 @@ _SCANNERS = ((60, 60, 30), (90, 40, 20), (40, 90, 45), (120, 60, 45))
 
 
 def _turned(picture: NDArray[Any], degrees: float, side: int) -> NDArray[Any]:
-    """The picture larger, and turned anticlockwise about its centre: (8, 8) -> (side, side)."""
+    """The picture enlarged and turned anticlockwise about its centre: (8, 8) -> (side, side)."""
     cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
-    # From a place in the result back to one in the picture; rows run downwards.
+    # This maps a position in the result to one in the picture; rows run downwards.
     back = np.array([[cos, sin], [-sin, cos]]) * (picture.shape[0] * _SIDE / (_INK * side))
     centre = (picture.shape[0] - 1) / 2
     offset = centre - back @ np.full(2, (side - 1) / 2)
-    # "grid-constant" fades ink at the border out; a cut there would give the angle away.
+    # "grid-constant" fades out ink at the border. A sharp edge would reveal the angle.
     turned: NDArray[Any] = affine_transform(
         picture, back, offset, (side, side), order=3, mode="grid-constant"
     )

@@ -1,4 +1,4 @@
-"""What messages about data have in common: the place, the first few cases, what to do."""
+"""Errors and messages about data: they name the place, the first few cases, and what to do."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -14,14 +14,14 @@ _MOST_LISTED = 10
 
 
 class DataError(ValueError):
-    """The data cannot be used as they are; the message says where, and what to do about it."""
+    """The data cannot be used. The message says where the problem is and what to do."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(message))  # it quotes names and cells
+        super().__init__(printable(message))  # messages quote names and cells of the user's data
 
 
 class DataWarning(UserWarning):
-    """The data can be used, but not all is as one may think; the message has counts."""
+    """The data can be used, but something may surprise the user. The message has counts."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
@@ -38,7 +38,7 @@ def first_few(values: Iterable[Any], limit: int = 10) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], limit: int = 1) -> str:
-    """A sentence that proposes the known names most like a wrong one; "" if there are none.
+    """A sentence that suggests known names similar to a wrong one; "" if there are none.
 
     >>> did_you_mean("splt", ["split", "seed"])
     " Did you mean 'split'?"
@@ -48,14 +48,14 @@ def did_you_mean(name: str, known: Iterable[str], limit: int = 1) -> str:
 
 
 def unusable(place: str, what: str, reasons: Sequence[str], total: int, advice: str) -> DataError:
-    """The error for files that cannot be used; of the reasons, a line each, it shows ten."""
+    """The error for files that cannot be used. It shows the first ten reasons, a line each."""
     lines = [*reasons[:_MOST_LISTED], *(["..."] if len(reasons) > _MOST_LISTED else [])]
     shown = "".join(f"\n  {line}" for line in lines)
     return DataError(f"{place}: {len(reasons)} of {total} {what} cannot be used:{shown}\n{advice}")
 
 
 def not_finite(predictions: NDArray[np.float64], names: NDArray[np.str_]) -> tuple[str, ...]:
-    """A sentence about samples without a finite prediction, if there are any.
+    """A note about samples without a finite prediction; () if there are none.
 
     >>> not_finite(np.array([[1.0], [np.nan]]), np.array(["a.png", "b.png"]))[0]
     '1 of 2 predictions are not finite: b.png. Look for extreme values there.'
@@ -65,7 +65,7 @@ def not_finite(predictions: NDArray[np.float64], names: NDArray[np.str_]) -> tup
 
 
 def not_finite_note(bad: Sequence[str], n: int) -> tuple[str, ...]:
-    """The same for the names of these samples, of n."""
+    """The note of `not_finite`, given the names of the bad samples and the number of all."""
     if not bad:
         return ()
     found = f"{len(bad)} of {n} predictions are not finite: {first_few(bad, 5)}. "

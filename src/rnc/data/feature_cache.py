@@ -1,8 +1,8 @@
-"""Features of frozen encoders, kept on disk between runs: one .safetensors file for each key.
+"""A cache of the features of frozen encoders on disk: one .safetensors file per key.
 
-A key says all that the features depend on, so that a file is right or not there. It is written
-whole or not at all. The time of a file is that of its last use; what nobody used for longest goes
-first where the folder would grow beyond the limit of the image cache.
+A key is a hash of everything that the features depend on, so a cached file is never out of date.
+Files are written atomically. The modification time of a file is that of its last use. The least
+recently used files are deleted once the folder exceeds the limit of the image cache.
 """
 
 import json
@@ -33,12 +33,12 @@ class FeatureEntry(NamedTuple):
 
 
 def feature_cache() -> Path:
-    """The folder of all kept features, beside that of the images."""
+    """The folder of all cached features, beside that of the images."""
     return default_cache().with_name("features")
 
 
 def feature_entries() -> list[FeatureEntry]:
-    """What is kept, the one used last first."""
+    """The cached files, sorted by last use, the latest first."""
     found = []
     for file in feature_cache().glob(f"*{_ENDING}"):
         with suppress(OSError):  # another process deleted it
@@ -48,7 +48,7 @@ def feature_entries() -> list[FeatureEntry]:
 
 
 def key_of(facts: Mapping[str, Any]) -> str:
-    """The name of the features that depend on these facts, of JSON types."""
+    """The key of features that depend on these facts: a hash of them. They are of JSON types."""
     return blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
@@ -62,13 +62,13 @@ def read_features(key: str) -> dict[str, Tensor] | None:
     except (DamagedFileError, OSError) as error:
         warnings.warn(f"{error} The features are computed again.", stacklevel=2)
         return None
-    with suppress(OSError):  # a cache that may only be read is as good
+    with suppress(OSError):  # the cache may be read-only
         os.utime(file)
     return tensors
 
 
 def write_features(key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Keep features for later runs; a disk that is full or may not be written to is a warning."""
+    """Cache features for later runs. If the disk is full or read-only, this only warns."""
     try:
         sweep(feature_cache())
         _make_room(sum(tensor.nbytes for tensor in tensors.values()))

@@ -1,6 +1,6 @@
-"""Columns of a table -> numbers for a network: standardise, one-hot, fill gaps.
+"""Turn columns of a table into numbers for a network: standardise, one-hot, fill gaps.
 
-Everything is learned from the train rows and kept as a dict that JSON can hold:
+All statistics come from the train rows. They are kept as a dict that JSON can hold:
 
     {"columns": [
         {"name": "sqft", "type": "number", "mean": 812.0, "scale": 310.5, "median": 790.0,
@@ -12,13 +12,15 @@ Everything is learned from the train rows and kept as a dict that JSON can hold:
          "gaps": false}],
      "left_out": {"id": "counts the rows"}}
 
-A number becomes (value - mean) / scale; a gap takes the median. A category becomes one 0/1 column
-per value seen in the train rows; an unseen value and a gap are all zeros. Yes and no become 1 and
-0; a gap takes the mean. A date becomes the days since the first one, as a number, and sine and
-cosine of its place in each of its parts (see `rnc.data.dates`), both 0 for a gap. A column with
-gaps in the train rows adds a 0/1 column that marks them. A column that never varies adds nothing
-(its scale, or the mean of yes and no, is null). In a column of numbers or dates that has
-"gap_words", these texts are gaps.
+number      (value - mean) / scale; the median fills gaps
+category    one 0/1 column per value in the train rows; all are 0 for an unseen value and a gap
+boolean     yes is 1, no is 0; the mean fills gaps
+date        the days since the first one, as a number; and sine and cosine of the position in each
+            of its parts (see `rnc.data.dates`), both 0 for a gap
+
+A column with gaps in the train rows adds a 0/1 column that marks them. A column that never varies
+adds nothing: its scale, or the mean of a boolean, is null. "gap_words" of a number or date lists
+texts that count as gaps.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +46,7 @@ from rnc.data.numerals import Cells
 from rnc.data.splits import holds_splits
 
 Learned = dict[str, Any]
-"""What is known about one column."""
+"""The statistics of one column, from the train rows."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -56,11 +58,11 @@ def fit_features(
     *,
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Learn from the train rows how to prepare every column, for `apply_features`.
+    """The preprocessing for `apply_features`: statistics of every column over the train rows.
 
     The index of the frame holds row numbers for messages; `train` are positions of rows.
-    `left_out` are columns that are not in the frame, and why; further ones of no use join them.
-    Without it, a column of no use raises.
+    `left_out` maps columns that are not in the frame to the reason. Unusable columns are added to
+    it. If it is None, an unusable column raises.
     """
     columns, reasons = [], dict(left_out or {})
     for name in frame.columns:
@@ -89,7 +91,7 @@ def fit_features(
 def apply_features(
     frame: pd.DataFrame, preprocessing: dict[str, Any], place: str
 ) -> NDArray[np.float32]:
-    """Rows of a table as a network sees them: (n, p) float32, finite.
+    """Rows of a table as inputs of a network: (n, p) float32, finite.
 
     Columns that the preprocessing does not name are ignored.
 
@@ -117,7 +119,7 @@ def feature_names(preprocessing: dict[str, Any]) -> list[str]:
 
 
 def names_of(column: Learned) -> list[str]:
-    """The names of what one column becomes."""
+    """The names of the inputs that one column becomes."""
     own = str(column["name"])
     if column["type"] == "category":
         names = [f"{own}={category}" for category in column["categories"]]
@@ -131,7 +133,7 @@ def names_of(column: Learned) -> list[str]:
 
 
 def cells_of(preprocessing: dict[str, Any]) -> Cells:
-    """How the cells of new data are read: categories as text, numbers by the decimal sign."""
+    """How to read the cells of new data: categories as text, numbers by the decimal sign."""
     names: dict[str, list[str]] = {"category": [], "number": []}
     for column in preprocessing.get("columns", []):
         names.setdefault(column["type"], []).append(column["name"])
@@ -145,10 +147,10 @@ def choose_columns(
     reserved: Sequence[str],
     place: str,
 ) -> tuple[list[str], dict[str, str] | None]:
-    """The feature columns, and which others are left out for which reason; None if chosen by name.
+    """The feature columns, and why others are left out: column -> reason, None if `chosen` is set.
 
-    By default they are all that have no other use and say more than which row it is. `reserved`
-    are targets, split and group, which cannot be features.
+    By default they are all columns that have no other use and do not just identify the row.
+    `reserved` are targets, split and group, which cannot be features.
     """
     columns = list(frame.columns)
     _check_names(frame, chosen, excluded, reserved, place)
@@ -182,9 +184,9 @@ def choose_columns(
 def choose_array_columns(
     x: pd.DataFrame, chosen: Sequence[str] | None, excluded: Sequence[str], place: str
 ) -> list[str]:
-    """The columns of an array that are chosen or not excluded.
+    """The columns of an array that are chosen, or else all that are not excluded.
 
-    None is left out unasked, since new arrays must have the same columns.
+    No other column is left out, since new arrays must have the same columns.
     """
     _check_names(x, chosen, excluded, (), place)
     return [name for name in (x.columns if chosen is None else chosen) if name not in excluded]
@@ -226,7 +228,7 @@ def _check_names(
 def _fit_column(
     column: pd.Series, train: NDArray[Any], place: str, *, strict: bool
 ) -> Learned | str:
-    """What is learned about a column, or why it is of no use."""
+    """The statistics of a column over the train rows, or the reason why it is unusable."""
     kind = look_at(column)
     if kind.type is None:
         return kind.reason
@@ -258,7 +260,7 @@ def _fit_numbers(numbers: NDArray[np.float64]) -> Learned:
     if known.size == 0 or known.min() == known.max():
         return {"mean": None, "scale": None, "median": None}
     mean, unit = float(known.mean()), float(np.ptp(known))
-    # Squares of large or tiny numbers would over- or underflow, so divide by the range first.
+    # Divide by the range first: squares of very large or tiny numbers would over- or underflow.
     scale = max(float(((known - mean) / unit).std()) * unit, float(np.finfo(np.float64).tiny))
     return {"mean": mean, "scale": scale, "median": float(np.median(known))}
 
@@ -331,11 +333,11 @@ def _standardised(numbers: NDArray[np.float64], fitted: Learned) -> NDArray[np.f
     filled = np.where(np.isnan(numbers), fitted["median"], numbers)
     with np.errstate(over="ignore"):
         scaled: NDArray[np.float64] = (filled - fitted["mean"]) / fitted["scale"]
-    return scaled.clip(-_LARGEST, _LARGEST)  # float32 follows, and must stay finite
+    return scaled.clip(-_LARGEST, _LARGEST)  # stays finite as float32
 
 
 def _check_cells(column: pd.Series, bad: NDArray[np.bool_], expected: str, place: str) -> None:
-    """Raise for cells that are not what the train rows had."""
+    """Raise for cells that are not of the type of the train rows."""
     if bad.any():
         first = int(bad.argmax())
         raise DataError(

@@ -1,8 +1,8 @@
-"""Hashes of a table: the name of its run folders, and whether data are as they were.
+"""Hashes of a table: names for its run folders, and a check whether data have changed.
 
-digest_of          a name, made of all labels and of 64 inputs
+digest_of          a name for the table: a hash of all labels and of 64 inputs
 fingerprint_of     a hash of every byte of each part
-check_fingerprint  raises for data that are not those of a run or a study, and says which part
+check_fingerprint  raises if data have changed since a run or study began, and says which part
 """
 
 import json
@@ -22,14 +22,14 @@ from rnc.data.names import NumberedRows
 if TYPE_CHECKING:
     from rnc.data.table import Table
 
-_SAMPLED = 64  # inputs that a name depends on
+_SAMPLED = 64  # inputs that the digest depends on
 _BLOCK = 2**25  # bytes that a thread hashes at a time; another number gives other fingerprints
 
 
 def digest_of(table: "Table") -> str:
     """A hash of all targets, names, splits, subgroups and weights, and of 64 of the inputs.
 
-    It names run folders and studies, so the same table must give the same digest for ever.
+    It names run folders and studies. So later versions must give the same digest for a table.
     """
     facts = {
         "kind": table.kind,
@@ -51,10 +51,10 @@ def digest_of(table: "Table") -> str:
 
 
 def fingerprint_of(table: "Table") -> dict[str, Any]:
-    """The number of rows, and a hash of all inputs, targets, names, splits, subgroups and weights.
+    """The number of rows, and hashes of inputs, targets, names, split, subgroups and weights.
 
-    Inputs are hashed as the encoder gets them: prepared columns, signals, decoded pixels. How they
-    were prepared counts, too: other names of categories may give the same numbers.
+    Inputs are hashed as the encoder gets them: prepared columns, signals, decoded pixels. The hash
+    includes the preprocessing, since other names of categories can give the same numbers.
     """
     subgroups = sorted(table.subgroup)
     weights = {} if table.weight is None else {"weights": _hash("", table.weight)}
@@ -76,7 +76,7 @@ def check_fingerprint(
     """Raise unless a table is the one whose fingerprint was stored.
 
     Args:
-        before: what was stored; None by a version that stored none.
+        before: the stored fingerprint; None if the version that stored it had none.
         table: the data as they are now.
         owner: what was started on them, such as a run folder.
         advice: what to do, a sentence.
@@ -96,12 +96,12 @@ def check_fingerprint(
 
 
 def _text(values: NDArray[Any] | NumberedRows) -> NDArray[np.str_] | NumberedRows:
-    """Values as texts; numbers of rows become texts where a block of them is hashed."""
+    """Values as texts. NumberedRows stay: they become texts block by block, while hashed."""
     return values if isinstance(values, NumberedRows) else np.asarray(values).astype(str)
 
 
 def _hash(label: Any, *arrays: NDArray[Any] | NumberedRows) -> str:
-    """A hash of a label and of every byte of some arrays, by as many threads as there are cores."""
+    """A hash of a label and of every byte of some arrays, computed with a thread per core."""
     digest = blake2b(json.dumps(label, sort_keys=True, default=str).encode(), digest_size=16)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for values in arrays:

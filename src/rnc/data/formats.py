@@ -1,8 +1,7 @@
-"""Files of tables -> data frames: one reader per type of file, in `TABLE_READERS`.
+"""Read files of tables as data frames. `TABLE_READERS` has one reader per type of file.
 
-The index of each frame holds the numbers of its rows as a person sees them: in text and in a
-spreadsheet the header is row 1; in JSON lines the first line is row 1; elsewhere the first row is
-0, as in pandas.
+The index of each frame holds row numbers as a person counts them. In text and in a spreadsheet, the
+header is row 1. In JSON lines, the first line is row 1. Elsewhere the first row is 0, as in pandas.
 """
 
 import json
@@ -39,7 +38,7 @@ def suffix_of(path: Path) -> str:
 
 
 def _read_json(source: Path, cells: Cells) -> pd.DataFrame:
-    """A list of objects, or an object per line."""
+    """The rows of a JSON file: a list of objects, or an object per line."""
     try:
         with open_text(source) as file:
             content = file.read()
@@ -91,7 +90,7 @@ def _parquet_file(source: Path) -> pd.DataFrame:
 
 
 def _arrow_file(source: Path) -> pd.DataFrame:
-    """A Feather or Arrow file; an Arrow stream has no magic bytes and another reader."""
+    """The rows of a Feather or Arrow file, or of an Arrow stream, which has no magic bytes."""
     with source.open("rb") as file:
         if file.read(6).startswith((b"ARROW1", b"FEA1")):
             return pd.read_feather(source)
@@ -121,7 +120,7 @@ def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
     """The first sheet of a spreadsheet."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of openpyxl, about styles and the like
+            warnings.simplefilter("ignore")  # openpyxl warns about styles and the like
             with pd.ExcelFile(source, engine="openpyxl") as file:
                 check_calculated(source, file.book.worksheets[0]._worksheet_path)
                 header = file.parse(header=None, nrows=1)
@@ -133,7 +132,7 @@ def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
         ) from error
     except DataError:
         raise
-    except Exception as error:  # zipfile, XML and openpyxl have many types
+    except Exception as error:  # zipfile, XML and openpyxl raise many types
         raise DataError(f"{source} cannot be read as a spreadsheet ({error}).") from error
     check_names(header.stack(), str(source))
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
@@ -142,7 +141,7 @@ def _read_excel(source: Path, cells: Cells) -> pd.DataFrame:
 
 
 def _blanks_as_gaps(frame: pd.DataFrame) -> pd.DataFrame:
-    """Texts of nothing but blanks are gaps, as they are in a CSV."""
+    """The frame with gaps in place of blank texts and ?, which are gaps in a CSV, too."""
 
     def is_blank(value: Any) -> bool:
         return isinstance(value, str) and value.strip() in ("", "?")
@@ -169,4 +168,4 @@ TABLE_READERS: dict[str, Reader] = {
     ".xlsx": _read_excel,
     ".tar": lambda source, cells: read_tar(source),
 }
-"""How a file is read, by its suffix: the file, and how its cells are read."""
+"""The reader of a file by its suffix."""

@@ -1,7 +1,7 @@
-"""Formulas of a spreadsheet that no program has calculated: their cells would be read as gaps.
+"""Find formulas of a spreadsheet that no program has calculated. Their cells would read as gaps.
 
-A file keeps the last value of each formula beside it. A program that only writes formulas leaves
-the value empty, or 0 with a mark in the workbook that all must be calculated when it is opened.
+A file stores the last value of each formula beside it. A program that only writes formulas leaves
+the value empty. Or it writes 0, and marks the workbook to be calculated when it is opened.
 """
 
 import re
@@ -17,9 +17,9 @@ _ALL_TO_CALCULATE = re.compile(rb"""fullCalcOnLoad=["'](?:1|true)["']""")
 
 
 def check_calculated(source: Path, sheet: str) -> None:
-    """Raise if a formula of a sheet has no value, with its cell; `sheet` is its part of the file.
+    """Raise if a formula of a sheet has no value. The error names the cell.
 
-    A text that a formula left empty is a value: such a cell is a gap.
+    `sheet` is the path of the sheet inside the file. An empty text is a value, and reads as a gap.
     """
     with zipfile.ZipFile(source) as archive:
         if not _FORMULA.search(archive.read(sheet)):
@@ -36,7 +36,7 @@ def check_calculated(source: Path, sheet: str) -> None:
 
 
 def _not_calculated(archive: zipfile.ZipFile, sheet: str, *, is_stale: bool) -> Iterator[str]:
-    """The cells whose formulas have no value; with `is_stale`, a 0 is none."""
+    """The cells whose formulas have no value. With `is_stale`, a 0 counts as no value."""
     with archive.open(sheet) as file:
         for _, element in iterparse(file):
             if _tag(element) == "row":

@@ -1,11 +1,13 @@
-"""Decoded images and volumes, kept on disk between runs.
+"""A cache of decoded images and volumes on disk.
 
-The cache is an .npy file with the pixels, which later runs map into memory, and a .json manifest
-with a stamp of every file, which says its content (see `rnc.data.stamps`). Files whose content has
-changed since are decoded again; the pixels of the others are copied. Pixels are written to a file
-of a new name. They count only once the manifest, replaced in one step, names them: a killed run, or
-two runs at once, leave either the old cache or a new one. Processes that want the same cache at
-once, as under torchrun, wait for the first of them, and map what it made.
+A cache is an .npy file with the pixels and a .json manifest. Later runs map the pixels into memory.
+The manifest has a stamp of every file, which identifies its content (see `rnc.data.stamps`). Files
+whose content has changed are decoded again; the pixels of the others are copied.
+
+New pixels go to a file with a new name. Then the manifest, which names that file, is replaced
+atomically. So a killed run, or two runs at once, leave either the old cache or a new one. If
+several processes need the same cache, as under torchrun, the first one decodes, and the others wait
+and map its file.
 """
 
 import json
@@ -29,35 +31,35 @@ from rnc.data.stamps import Stamp, stamps_of
 from rnc.files import write_text
 from rnc.lock import one_at_a_time
 
-_VERSION = 1  # of the cache: raise it whenever the same file would give other pixels
+_VERSION = 1  # of the cache: increase it if the same file would give other pixels
 _in_use: set[Path] = set()  # pixel files that this process reads
 
 
 class Decoded(NamedTuple):
-    """Pixels of the images that can be read, in order, and what is wrong with the others."""
+    """The pixels of the readable images, in order, and the problems of the others."""
 
     x: NDArray[Any]
-    """(n, c, side, side) or (n, c, side, side, side), possibly mapped from the cache: read it, do
-    not write."""
+    """(n, c, side, side) or (n, c, side, side, side). Do not write to it: it may be mapped from the
+    cache."""
     bad: dict[int, str]
-    """Position among the files -> what is wrong with it."""
+    """Position among the files -> the problem of that file."""
     digests: list[str] | None = None
-    """A hash of the content of every file, "" where there is none; None if there is no cache."""
+    """A hash of the content of every file, "" for an unreadable one; None without a cache."""
 
 
 class StoredForm(NamedTuple):
-    """What files become, and what makes it of them."""
+    """The form of decoded files: shape and dtype of a sample, and the function that decodes."""
 
     shape: tuple[int, ...]
-    """Of one sample."""
+    """The shape of one sample."""
     dtype: type[np.generic]
     decode: Callable[[Sequence[str], bool], Generator[NDArray[Any] | str]]
-    """Files and whether to show a bar -> what each is, or why there is nothing."""
+    """Takes files and whether to show a bar; yields the sample of each, or why there is none."""
     kind: str = "image"
 
     @property
     def nbytes(self) -> int:
-        """Of one sample."""
+        """Bytes of one sample."""
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
@@ -70,14 +72,14 @@ class Decoding(NamedTuple):
     progress: bool
     fit: str = "crop"
     channels: int | None = 3
-    """None: as the files are."""
+    """None: that of the files."""
     resample: str = "bicubic"
     """One of `rnc.data.images.FILTERS`."""
     volume_size: int = 64
     intensity: str = "keep"
 
     def as_fitted(self, preprocessing: Mapping[str, Any]) -> "Decoding":
-        """The same, for a model with this preprocessing; an older one lacks what is usual."""
+        """The decoding that a model with this preprocessing needs. Old models lack some keys."""
         return self._replace(
             image_size=preprocessing.get("side", self.image_size),
             fit=preprocessing.get("fit", "crop"),
@@ -87,7 +89,7 @@ class Decoding(NamedTuple):
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        """What new files need to be decoded in the same way, as JSON types."""
+        """The preprocessing that decodes new files in the same way, as JSON types."""
         usual = {"channels": self.channels, "fit": self.fit, "side": self.image_size}
         return usual | ({} if self.resample == "bicubic" else {"resample": self.resample})
 
@@ -102,10 +104,10 @@ def load_images(
     progress: bool = False,
     resample: str = "bicubic",
 ) -> Decoded:
-    """Decode images, or take them from the cache where the files have not changed.
+    """Decode images, or read them from the cache if the files have not changed.
 
-    `cache` is a path without its suffix; each set of files, side, number of channels, fit and
-    resample needs its own. With None, the pixels are kept in memory only.
+    `cache` is a path without suffix. Each set of files, side, number of channels, fit and resample
+    needs its own. With None, the pixels stay in memory only.
     """
     if not isinstance(side, int) or side < 1:
         raise DataError(f"image_size must be a whole number of pixels >= 1; got {side!r}.")
@@ -128,7 +130,7 @@ def load_files(
     cache: Path | None = None,
     progress: bool = False,
 ) -> Decoded:
-    """Decode files of any kind, or take them from the cache, as `load_images` does with images."""
+    """Decode files of any kind, or read them from the cache, as `load_images` does with images."""
     if cache is None:
         unread = [Stamp(str(file), -1, -1) for file in files]
         return _into_memory(_pixels(unread, None, form, progress), len(files), form)
@@ -137,12 +139,12 @@ def load_files(
     if found := _found(cache, old, stamps):
         return found
     with one_at_a_time(cache.with_name(f"{cache.name}.lock")):
-        old = _Cache.read(cache, form)  # another process may have made it while this one waited
+        old = _Cache.read(cache, form)  # another process may have written it meanwhile
         return _found(cache, old, stamps) or _made(cache, old, stamps, form, progress)
 
 
 def _found(cache: Path, old: "_Cache | None", stamps: list[Stamp]) -> Decoded | None:
-    """What the cache has, if it is of these files as they are."""
+    """The content of the cache if it matches these files, else None."""
     if old is None or _contents(stamps) != _contents(old.stamps):
         return None
     _mark_used(cache, old, stamps)
@@ -152,10 +154,10 @@ def _found(cache: Path, old: "_Cache | None", stamps: list[Stamp]) -> Decoded | 
 def _made(
     cache: Path, old: "_Cache | None", stamps: list[Stamp], form: StoredForm, progress: bool
 ) -> Decoded:
-    """What the cache has after it was made."""
+    """Decode the files that are not in the old cache, write the new cache, and return its content."""
     needed = len(stamps) * form.nbytes
     try:
-        if cache.parent == default_cache():  # any other folder is its owner's to keep small
+        if cache.parent == default_cache():  # the user manages any other folder
             make_room(cache.parent, needed, frozenset(_in_use))
         return _into_cache(_pixels(stamps, old, form, progress), stamps, cache, form)
     except OSError as error:
@@ -168,11 +170,14 @@ def _made(
 def _pixels(
     stamps: list[Stamp], old: "_Cache | None", form: StoredForm, progress: bool
 ) -> Iterator[NDArray[Any] | str]:
-    """Pixels of every file in order, or the reason why there are none; old ones are copied."""
+    """The pixels of every file in order, or the reason why there are none.
+
+    Pixels in the old cache are copied; the other files are decoded.
+    """
     known = old.rows() if old is not None else {}
     changed = [stamp.file for stamp in stamps if stamp.digest not in known]
     with warnings.catch_warnings(), closing(form.decode(changed, progress)) as fresh:
-        warnings.filterwarnings("ignore", module="PIL")  # of unusual metadata, which do no harm
+        warnings.filterwarnings("ignore", module="PIL")  # about unusual metadata, which is harmless
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         for stamp in stamps:
             is_known = old is not None and stamp.digest in known
@@ -191,7 +196,7 @@ def _into_memory(pixels: Iterator[NDArray[Any] | str], n: int, form: StoredForm)
 
 
 class _Cache(NamedTuple):
-    """A cache that has been read from disk."""
+    """The content of a cache on disk."""
 
     x: NDArray[Any]
     pixels: str
@@ -200,13 +205,13 @@ class _Cache(NamedTuple):
     bad: dict[int, str]
 
     def rows(self) -> dict[str, int]:
-        """The row of x that holds each good content; an older cache does not say which it is."""
+        """Digest of a readable file -> its row in x. Caches of older versions have no digests."""
         good = (stamp.digest for i, stamp in enumerate(self.stamps) if i not in self.bad)
         return {digest: row for row, digest in enumerate(good) if digest}
 
     @classmethod
     def read(cls, cache: Path, form: StoredForm) -> "_Cache | None":
-        """The cache at this path, or None if it is absent, incomplete or of other images."""
+        """The cache at this path, or None if it is missing, incomplete or of another form."""
         try:
             manifest = json.loads(_manifest(cache).read_text(encoding="utf-8"))
             stamps = [Stamp(*stamp) for stamp in manifest["files"]]
@@ -235,7 +240,7 @@ def _map(path: Path, shape: tuple[int, ...], form: StoredForm) -> NDArray[Any]:
 def _into_cache(
     pixels: Iterator[NDArray[Any] | str], stamps: list[Stamp], cache: Path, form: StoredForm
 ) -> Decoded:
-    """Write the pixels beside the old ones, then let the manifest name them."""
+    """Write the pixels to a new file, and then replace the manifest."""
     cache.parent.mkdir(parents=True, exist_ok=True)
     data = cache.with_name(f"{cache.name}.{uuid4().hex[:12]}.npy")
     bad: dict[int, str] = {}
@@ -245,7 +250,7 @@ def _into_cache(
             for i, result in enumerate(pixels):
                 if isinstance(result, str):
                     bad[i] = result
-                else:  # a full disk raises here; with a mapped file it would kill the process
+                else:  # a full disk raises here; writing to a mapped file would kill the process
                     file.write(np.ascontiguousarray(result).data)
             shape = (len(stamps) - len(bad), *form.shape)
             _write_header(file, shape, form)
@@ -268,26 +273,26 @@ def _write_header(file: Any, shape: tuple[int, ...], form: StoredForm) -> None:
 
 
 def _commit(cache: Path, data: Path, manifest: dict[str, Any]) -> None:
-    """Name the pixels in the manifest; remove others, unless another run may be writing them."""
+    """Write a manifest that names the pixel file `data`, and delete the file that it replaces."""
     manifest = {"version": _VERSION, "pixels": data.name} | manifest
     replaced = None
     with suppress(OSError, ValueError, KeyError, TypeError):
         replaced = json.loads(_manifest(cache).read_text(encoding="utf-8"))["pixels"]
     write_text(_manifest(cache), json.dumps(manifest))
     if replaced not in (None, data.name):
-        with suppress(OSError):  # another run was faster, or (on Windows) still reads it
+        with suppress(OSError):  # another run deleted it, or (on Windows) still reads it
             cache.with_name(replaced).unlink()
     delete_abandoned(cache.parent, f"{cache.name}.")
 
 
 def _contents(stamps: Sequence[Stamp]) -> list[tuple[str, str, bool]]:
-    """What the pixels depend on. A file that cannot be read has no digest."""
+    """The facts about files that pixels depend on. An unreadable file has no digest."""
     return [(stamp.file, stamp.digest, stamp.size >= 0) for stamp in stamps]
 
 
 def _mark_used(cache: Path, old: _Cache, stamps: list[Stamp]) -> None:
-    """Set the time of the last use, and note new times of files whose content is the same."""
-    with suppress(OSError):  # a cache that may only be read is as good
+    """Set the time of the last use, and store new times of files with unchanged content."""
+    with suppress(OSError):  # the cache may be read-only
         if stamps == old.stamps:
             os.utime(_manifest(cache))
         else:

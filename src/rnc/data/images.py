@@ -1,8 +1,8 @@
-"""Image files -> uint8 pixels (c, side, side), decoded by several threads.
+"""Decode image files to uint8 pixels (c, side, side), in several threads.
 
-Every image becomes an upright square: turned as its EXIF orientation says, cut, padded or stretched
-to `side` pixels (see `FITS`), colours as RGB or, for one channel, grey. Transparent parts become
-white; 16-bit grey keeps its upper 8 bits.
+Every image becomes an upright square. It is turned by its EXIF orientation and cropped, padded or
+stretched to `side` pixels (see `FITS`). Colours become RGB or, for one channel, grey. Transparent
+parts become white; 16-bit grey keeps its upper 8 bits.
 """
 
 import errno
@@ -29,7 +29,7 @@ IMAGE_SUFFIXES = frozenset((
 # fmt: on
 
 _BLOCK = 1024  # images in flight
-_TASK = 16  # images per task of a thread: handing over small images one by one costs more
+_TASK = 16  # images per task of a thread: one by one, small images cost too much overhead
 
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -59,8 +59,8 @@ def square(
     """A picture of any size and mode as an upright square: (c, side, side).
 
     Args:
-        picture: turned as its EXIF orientation says, if it has one.
-        side: of the square, in pixels.
+        picture: it is turned by its EXIF orientation, if it has one.
+        side: side of the square, in pixels.
         channels: 3 for RGB, 1 for grey.
         fit: one of `FITS`.
         resample: one of `FILTERS`.
@@ -78,7 +78,7 @@ def square(
 
 
 def whole(picture: Image.Image, channels: int = 3) -> Pixels:
-    """A picture of any mode, upright and of its own size: (c, h, w)."""
+    """A picture of any mode, upright and in its own size: (c, h, w)."""
     picture.load()
     turn = _TURNS.get(_orientation(picture))
     picture = _in_colours(picture, "RGB" if channels == 3 else "L")
@@ -116,26 +116,26 @@ def _resize(
 
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
-"""How a picture is scaled; both average over what a pixel covers."""
+"""The filters that scale a picture. Both average over the area of a pixel."""
 
 
-_BARS: dict[str, int | tuple[int, ...]] = {"L": 128, "RGB": (128, 128, 128)}  # near 0 for encoders
+_BARS: dict[str, int | tuple[int, ...]] = {"L": 128, "RGB": (128, 128, 128)}  # about 0 normalised
 FITS: dict[str, Callable[[Image.Image, int, Image.Resampling], Image.Image]] = {
     "crop": _crop,
     "pad": _pad,
     "stretch": _stretch,
 }
-"""How a picture becomes a square. crop: its middle, as in the paper; pad: all of it, between
-mid-grey bars; stretch: all of it, in other proportions."""
+"""How a picture becomes a square. crop: cut out its middle, as in the paper; pad: add mid-grey
+bars; stretch: change its proportions."""
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All images in a folder and below, by name; hidden files are left out."""
+    """All images in a folder and its subfolders, sorted by name, without hidden files."""
     return files_below(folder, "image", IMAGE_SUFFIXES)
 
 
 def files_below(folder: Path, what: str, suffixes: Collection[str]) -> list[Path]:
-    """All files in a folder and below that end so, by name; hidden ones are left out."""
+    """All files with these suffixes in a folder and its subfolders, sorted, without hidden ones."""
     if not folder.is_dir():
         raise DataError(f"The {what} folder {folder} does not exist.")
     found = sorted(
@@ -157,10 +157,10 @@ def decode_all(
     progress: bool,
     resample: str = "bicubic",
 ) -> Generator[Pixels | str]:
-    """Pixels of every file in order, or the reason why there are none.
+    """The pixels of every file in order, or the reason why there are none.
 
-    Threads do the work: Pillow releases the interpreter lock while it decodes and scales.
-    Processes would be no faster, and each would have to import everything again.
+    Threads suffice: Pillow releases the interpreter lock while it decodes and scales. Processes
+    would be no faster, and each would have to import everything again.
     """
 
     def decode_one(file: str) -> Pixels | str:
@@ -178,9 +178,10 @@ def by_threads(
     in_flight: int = _BLOCK,
     task: int = _TASK,
 ) -> Generator[NDArray[Any] | str]:
-    """What `decode_one` makes of each file, in order, by several threads; with a bar if asked for.
+    """The results of `decode_one` for each file in order, computed in several threads.
 
-    At most `in_flight` files are in memory, and a thread gets `task` of them at a time.
+    At most `in_flight` files are in memory, and a thread gets `task` of them at a time. `progress`
+    shows a bar.
     """
     columns = (*Progress.get_default_columns()[:3], MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True, quiet=not progress), disable=not progress)
@@ -195,13 +196,13 @@ def by_threads(
 
 
 def reader_threads() -> int:
-    """How many threads read files: on Linux, the processors that this process may use."""
+    """The number of threads that read files: the processors that this process may use."""
     found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return found or 1
 
 
 def readable_formats() -> list[str]:
-    """What Pillow reads, the usual first, less EPS, which runs another program."""
+    """The formats that Pillow reads, common ones first. EPS is excluded: it runs a program."""
     Image.init()
     usual = ("JPEG", "PNG", "WEBP")
     return [*usual, *(name for name in Image.ID if name not in (*usual, "EPS"))]
@@ -245,7 +246,7 @@ def _decode_or_reason(file: str, side: int, channels: int, fit: str, resample: s
         return "an empty file" if is_empty else "not an image"
     except MemoryError:
         raise
-    except Exception as error:  # what a broken file makes Pillow raise is not limited to a few
+    except Exception as error:  # Pillow raises many types for broken files
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise  # the machine's fault, not the file's
         return str(error) or type(error).__name__

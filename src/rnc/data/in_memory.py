@@ -1,4 +1,4 @@
-"""Files that are in memory only, such as uploads: a name for messages, and the bytes."""
+"""Files that exist in memory only, such as uploads."""
 
 import io
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import IO
 
 @dataclass(frozen=True)
 class NamedBytes:
-    """A file of this name that is not on any disk."""
+    """A file in memory: its bytes, and a name for messages."""
 
     name: str
     content: bytes
@@ -18,7 +18,7 @@ class NamedBytes:
 
     @property
     def suffix(self) -> str:
-        """The end of its name, as of a path."""
+        """The suffix of the name, as of a path."""
         return PurePath(self.name).suffix
 
 
@@ -27,5 +27,5 @@ AnyFile = Path | NamedBytes
 
 
 def open_bytes(file: AnyFile) -> IO[bytes]:
-    """A file to read, as bytes."""
+    """The file, open for reading bytes."""
     return io.BytesIO(file.content) if isinstance(file, NamedBytes) else file.open("rb")

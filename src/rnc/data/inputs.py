@@ -1,4 +1,4 @@
-"""Inputs of a model: columns, signals, volumes and pixels from arrays, images from files."""
+"""Inputs of a model: columns, signals, volumes and pixels, from arrays and from files."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,13 +47,13 @@ class Inputs(NamedTuple):
     x: NDArray[Any]
     """As in a Table: (n, p), (n, c, l), (n, c, h, w) or (n, c, d, h, w)."""
     names: NDArray[np.str_]
-    """What identifies each row: its file name or number."""
+    """An identifier of each row: its file name or number."""
     skipped: tuple[Skipped, ...] = ()
     """Images that could not be used."""
     columns: pd.DataFrame = pd.DataFrame()
     """Columns of a table that the model does not use, such as ids; n rows, or no columns."""
     notes: tuple[str, ...] = ()
-    """What a user should know about the rows, such as categories that training has not seen."""
+    """Notes for the user about the rows, such as categories that training has not seen."""
 
 
 def inputs_from_arrays(
@@ -64,13 +64,13 @@ def inputs_from_arrays(
     feature_names: Sequence[Any] | NDArray[Any] | None = None,
     place: str = "x",
 ) -> Inputs:
-    """New arrays, prepared as a Table's train rows were.
+    """New arrays as inputs, prepared as the train rows of a Table were.
 
     Args:
         x: (n, p), (n, c, l), (n, c, h, w) or (n, c, d, h, w), or a DataFrame.
         preprocessing: that of the Table.
         kind: that of the Table.
-        feature_names: names of the p columns; those of the Table's by default, in its order.
+        feature_names: names of the p columns; by default those of the Table, in its order.
         place: the file, for messages.
     """
     prepared = prepared_arrays(x, preprocessing, kind, feature_names=feature_names, place=place)
@@ -85,7 +85,7 @@ def prepared_arrays(
     feature_names: Sequence[Any] | NDArray[Any] | None = None,
     place: str = "x",
 ) -> NDArray[Any]:
-    """The same without names of rows, which take as much memory as many a table."""
+    """The x of `inputs_from_arrays`, without names of rows, which can take much memory."""
     is_frame = isinstance(x, pd.DataFrame)
     x = x if is_frame else np.asarray(x)
     shape, trained = x.shape, f"{place}: the model was trained on"
@@ -109,9 +109,9 @@ def prepared_arrays(
 
 
 def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
-    """What two preparations must share: without what the shape of x says, and what is usual.
+    """The entries that two preprocessings must share, for tables to be the same.
 
-    Which columns of a table were left out does not change its inputs.
+    Entries that the shape of x tells, default values, and the left-out columns do not count.
 
     >>> essential({"channels": 3, "fit": "crop", "side": 256}, "image")
     {}
@@ -127,12 +127,12 @@ def essential(preprocessing: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _shown(file: str) -> str:
-    """What a person calls a file, or a picture inside a larger one."""
+    """The name of a file for people, or of a picture inside a larger file."""
     return file if (member := member_of(file)) is None else member.shown
 
 
 def _choice_note(frame: pd.DataFrame, chosen: str, taken: Sequence[str]) -> tuple[str, ...]:
-    """A sentence about further columns of files, if there are any."""
+    """A note about other columns with file names; () if there are none."""
     others = [repr(name) for name in sources.columns_of_files(frame, taken) if name != chosen]
     if not others:
         return ()
@@ -144,25 +144,25 @@ def _choice_note(frame: pd.DataFrame, chosen: str, taken: Sequence[str]) -> tupl
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Rows that name a file each: an image, or a volume."""
+    """Rows that name a file each: an image or a volume."""
 
     place: str
     """The table, folder or file that names them, for messages."""
     names: list[str]
     files: Sequence[str | Path]
     rows: list[int] | None
-    """Their numbers in a table, or None."""
+    """Row numbers in a table; None if there is no table."""
     identity: str
-    """A text that differs between sets of files, which need different caches."""
+    """A text that identifies the set of files. Different sets need different caches."""
     kind: Literal["image", "volume"] = "image"
     notes: tuple[str, ...] = ()
-    """What a user should know of how they were chosen."""
+    """Notes for the user about how the files were chosen."""
 
     @classmethod
     def of(
         cls, frame: pd.DataFrame, name: str, taken: Sequence[str], folder: Path, place: str
     ) -> "ImageRows":
-        """The rows of a table, whose file names are relative to a folder."""
+        """The rows of a table with file names, which are relative to `folder`."""
         if not folder.is_dir():
             raise DataError(
                 f"The image folder {folder} does not exist. Give the folder that the file names in "
@@ -190,9 +190,9 @@ class ImageRows:
         relative: bool = True,
         kind: Literal["image", "volume"] = "image",
     ) -> "ImageRows":
-        """Files as they are given, and all images or volumes of the folders among them.
+        """The given files, and all images or volumes in the given folders.
 
-        Those of a single folder are named `relative` to it.
+        With `relative`, the files of a single folder are named relative to it.
         """
         below = image_files if kind == "image" else scans_below
         names, files = [], []
@@ -209,7 +209,7 @@ class ImageRows:
 
     @property
     def thing(self) -> str:
-        """What one of them is called."""
+        """The word for one of the files in messages."""
         return "picture" if self.kind == "image" else "scan"
 
     def __getitem__(self, chosen: NDArray[np.bool_]) -> "ImageRows":
@@ -227,7 +227,7 @@ class ImageRows:
         )
 
     def survey(self, decoding: Decoding) -> tuple[Decoding, tuple[str, ...]]:
-        """How to decode the files, by what they are like, and what a user should know of it."""
+        """How to decode the files, after a look at some of them, and notes for the user."""
         if self.kind == "volume":
             channels, notes = survey_scans(self.files, decoding.fit)
             return decoding._replace(channels=decoding.channels or channels), self.notes + notes
@@ -238,17 +238,17 @@ class ImageRows:
         return decoding, self.notes if note is None else (*self.notes, note)
 
     def preprocessing(self, decoding: Decoding) -> dict[str, Any]:
-        """What new files need to be decoded in the same way, as JSON types."""
+        """The preprocessing that decodes new files in the same way, as JSON types."""
         if self.kind == "image":
             return decoding.preprocessing
         own = {"side": decoding.volume_size, "intensity": decoding.intensity}
         return {"channels": decoding.channels, "fit": decoding.fit} | own
 
     def load(self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None) -> Decoded:
-        """Pixels of the good images; bad ones are an error unless they may be skipped.
+        """The pixels of the readable images. Others raise unless `decoding.skip_bad`.
 
-        `preprocessing` is that of a fitted model. One that was trained on arrays takes files of
-        their size only, since how the arrays were made is unknown.
+        `preprocessing` is that of a fitted model. If the model was trained on arrays, files must
+        have their size, since it is unknown how the arrays were made.
         """
         found = self.decoded(decoding, preprocessing)
         return found._replace(bad=self.usable(found.bad, decoding.skip_bad))
@@ -256,7 +256,7 @@ class ImageRows:
     def decoded(
         self, decoding: Decoding, preprocessing: Mapping[str, Any] | None = None
     ) -> Decoded:
-        """What `load` returns, whatever is wrong with the other images."""
+        """The result of `load`, without an error for unreadable images."""
         self._check_kind(preprocessing)
         if self.kind == "volume":
             return self._scans(decoding, preprocessing)
@@ -279,7 +279,7 @@ class ImageRows:
         )
 
     def _check_kind(self, preprocessing: Mapping[str, Any] | None) -> None:
-        """Raise for scans where a fitted model takes images, and the other way round."""
+        """Raise if these are scans and a fitted model takes images, or the other way round."""
         fitted = preprocessing or {}
         of_volumes = "intensity" in fitted or len(fitted.get("shape", ())) == 3
         if fitted and of_volumes != (self.kind == "volume"):
@@ -298,7 +298,7 @@ class ImageRows:
         return load_scans(self.files, form, cache=entry, progress=decoding.progress)
 
     def _entry(self, cache: str | Path | None, side: int, key: str) -> Path | None:
-        """Where the cache is of these files in a form, which the key tells from others."""
+        """The path of the cache of these files. `key` identifies the form of the pixels."""
         if cache is None:
             return None
         token = blake2b(f"{self.identity}\n{key}".encode(), digest_size=8).hexdigest()
@@ -317,7 +317,7 @@ class ImageRows:
         return Decoded(np.stack(good) if good else nothing, bad)
 
     def usable(self, bad: dict[int, str], skip_bad: bool) -> dict[int, str]:
-        """What is wrong with the bad images, by position; an error unless they may be skipped."""
+        """The problems of bad images, by position. Raises unless they may be skipped."""
         bad = bad | {i: "no file name" for i in bad if not self.names[i]}
         if not bad or (skip_bad and len(bad) < len(self.files)):
             return bad
@@ -335,9 +335,9 @@ class ImageRows:
     def copies_across(
         self, split: NDArray[np.str_], bad: Mapping[int, str], digests: Sequence[str] | None
     ) -> tuple[str, ...]:
-        """A sentence about pictures that are in more than one split, if there are any.
+        """A note about pictures that are in more than one split; () if there are none.
 
-        `digests` are hashes of the files; None takes them here.
+        `digests` are hashes of the files; with None they are computed.
         """
         found = list(digests_of(self.files) if digests is None else digests)
         for i in bad:
@@ -357,15 +357,15 @@ class ImageRows:
         )
 
     def units_note(self, x: NDArray[Any], decoding: Decoding) -> tuple[str, ...]:
-        """A sentence about scans whose units seem to differ, if they do and are kept."""
+        """A note about scans whose units seem to differ; () if not, or if scans are scaled."""
         return units_note(x) if self.kind == "volume" and decoding.intensity == "keep" else ()
 
     def skipped(self, bad: dict[int, str]) -> tuple[Skipped, ...]:
-        """The bad images by name."""
+        """The bad images as skipped rows, by name."""
         return tuple(Skipped(self.names[i], reason) for i, reason in bad.items())
 
 
 def _kind_of(names: Sequence[str]) -> Literal["image", "volume"]:
-    """Volumes, if the first of the files ends like one."""
+    """The kind of the files: volume if the first one has a suffix of volumes, else image."""
     first = next(filter(None, names), "")
     return "volume" if suffix_of(Path(first)) in sources.VOLUME_SUFFIXES else "image"

@@ -3,7 +3,7 @@
 A copy is the folder `AgeDB` with images `<number>_<name>_<age>_<m or f>.jpg`, and beside it
 `agedb.csv` (columns age, path, split) of Yang et al. 2021, whose split the paper uses. In that
 split every person of the test rows is in the train rows, too, and 64% of the test images have a
-train image of the same person within a year: it measures age on known faces.
+train image of the same person within a year. So it measures the error on known faces.
 """
 
 import re
@@ -41,10 +41,10 @@ def read(
     """Read a copy; the target is age, the subgroups are person and sex.
 
     Options:
-        split: "published" is that of agedb.csv, as in the paper. "person": no person is in two
-            parts. "image": as many images of each age in a part, whoever is on them; the control
-            for person. "balanced": the published rule (val and test even over ages), drawn by us.
-            The last three need no agedb.csv.
+        split: "published" is the split of agedb.csv, as in the paper. "person": no person is in two
+            parts. "image": parts have the same ages, whoever is on the images; the control for
+            "person". "balanced": the published rule (val and test even over ages), drawn by us.
+            The last three do not need agedb.csv.
         split_seed: seed of the last three.
         image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
@@ -95,7 +95,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
 
 
 def _label_findings(frame: pd.DataFrame) -> Iterator[Finding]:
-    """Whether the split keeps persons apart, and ages agree with the names of the files."""
+    """Whether no person is in two parts of the split, and ages agree with the file names."""
     train, test = (set(frame["person"][frame["split"] == part]) for part in ("train", "test"))
     if shared := train & test:
         yield Finding(

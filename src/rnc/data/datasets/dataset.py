@@ -1,6 +1,6 @@
-"""What a dataset is: its facts, how to read a copy, how to check one.
+"""The description of a dataset: its facts, how to read a copy, and how to check one.
 
-A dataset is one file beside this one, with a function for each of the two, and its facts:
+Each dataset has a file beside this one with two functions and its facts:
 
     read(root, *, ...) -> Table               the copy in a folder, ready for a network
     _findings(root, progress) -> Iterator     what was found there, and what differs from the
@@ -32,7 +32,7 @@ _CHECK_SIDE = 8  # a check decodes each image to its end, but keeps little of it
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check: ok, unlike the published set (warning), or unusable (error)."""
+    """One result of a check: ok, different from the published set (warning), unusable (error)."""
 
     level: Level
     text: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is known about a dataset before a file of it is opened."""
+    """The facts about a dataset, and the functions that read and check a copy."""
 
     name: str
     title: str
@@ -49,18 +49,18 @@ class Dataset:
     access: str
     """Where it comes from, and on what terms."""
     counts: Mapping[str, int]
-    """Published numbers of rows, by what they count."""
+    """Published counts, such as {"images": 16_488}."""
     ranges: Mapping[str, tuple[float, float]]
     """Published lowest and highest value of each target."""
     read: Callable[..., Table]
     findings: Callable[[Path, bool], Iterator[Finding]]
-    """Folder of a copy, and whether to show a bar -> findings; a broken copy may raise."""
+    """Checks a copy, given its folder and whether to show a bar. It may raise for a broken copy."""
     extra: str | None = None
     """The extra of this package that reading needs."""
     fit: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of FitConfig that the paper has for these data."""
+    """Fields of FitConfig that the paper sets for these data."""
     bins: Mapping[str, Any] = field(default_factory=dict)
-    """The paper's low, high and step, for what counts in bins."""
+    """The paper's low, high and step, for heads and methods that use bins."""
     options: tuple[str, ...] = field(init=False)
     """Names of the options of `read`."""
 
@@ -69,7 +69,7 @@ class Dataset:
         object.__setattr__(self, "options", names)
 
     def check(self, root: Path, progress: bool = False) -> Iterator[Finding]:
-        """Compare a copy with the published set; what ends the check early is its last finding."""
+        """Compare a copy with the published set. An error ends the check as its last finding."""
         try:
             yield from self.findings(root, progress)
         except (DataError, ImportError) as error:
@@ -109,7 +109,7 @@ def range_finding(
 
 
 def image_findings(folder: Path, paths: Iterable[str], progress: bool) -> Iterator[Finding]:
-    """Whether every image is there and can be read to its end."""
+    """Whether every image exists and can be read to its end."""
     names = list(paths)
     _, bad, _ = load_images([folder / name for name in names], _CHECK_SIDE, progress=progress)
     missing = [names[i] for i, reason in bad.items() if reason == "no such file"]

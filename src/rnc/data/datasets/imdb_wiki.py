@@ -1,8 +1,8 @@
 """IMDB-WIKI: age from photos of celebrities (Rothe et al. 2015); the paper uses it for analysis.
 
 A copy is the folders `imdb_crop` and `wiki_crop`, and beside them `imdb_wiki.csv` (columns age,
-path, split) of Yang et al. 2021, which is a cleaned selection with the split of the paper; or else
-the `imdb.mat` and `wiki.mat` inside the folders, from which the same selection is made here:
+path, split) of Yang et al. 2021: a cleaned selection with the split of the paper. Without it, the
+same selection is made from the `imdb.mat` and `wiki.mat` inside the folders:
 
     age = year of the photo - year of birth, less 1 for those born in July or later
     kept: face score >= 1, no second face, age 0 to 200
@@ -60,13 +60,13 @@ def read(
     """Read a copy; the target is age, the subgroups are source (imdb, wiki) and person.
 
     Options:
-        split: "published" is that of imdb_wiki.csv, as in the paper. "balanced": the same rule
+        split: "published" is the split of imdb_wiki.csv, as in the paper. "balanced": the same rule
             (val and test even over ages 0 to 120), drawn by us. "person": no person is in two
-            parts. The last two need no imdb_wiki.csv.
+            parts. The last two do not need imdb_wiki.csv.
         split_seed: seed of the last two.
-        train_size: keep that many train rows, drawn evenly; val and test stay. A smaller set is
-            part of a larger one of the same seed. The paper has 2,000 and 32,000 (among others)
-            and does not say which rows.
+        train_size: keep so many train rows, drawn uniformly, and all of val and test. With the same
+            seed, a smaller set is part of a larger one. The paper has 2,000 and 32,000 (among
+            others) and does not say which rows.
         train_seed: seed of that draw.
         largest_age: leave out rows above it; None keeps all, as published.
         image_size, skip_bad, cache, progress: as for `rnc.read_table`.
@@ -108,7 +108,7 @@ def read(
 
 
 def _draw(frame: pd.DataFrame, train_size: int, seed: int) -> NDArray[np.bool_]:
-    """Which rows stay: all of val and test, and a number of the train rows."""
+    """Which rows to keep: all of val and test, and `train_size` of the train rows."""
     train = np.flatnonzero(frame["split"] == "train")
     if not 1 <= train_size <= len(train):
         raise DataError(

@@ -1,12 +1,12 @@
-"""MPIIFaceGaze: where 15 persons look, from photos of their faces (Zhang et al. 2017).
+"""MPIIFaceGaze: the direction of gaze of 15 persons, from photos of faces (Zhang et al. 2017).
 
-A copy is the normalised set (not the raw one, whose faces are not turned upright), in one of:
+A copy is the normalised set (in the raw one, faces are not upright), in one of these layouts:
 
     mat      p00.mat ... p14.mat, which are HDF5: Data/data (n, 3, 448, 448), Data/label (n, 16)
     h5       MPIIFaceGaze.h5 of common gaze code: p00/image/0000 (448, 448, 3), p00/gaze/0000 (2,)
     gazehub  Image/p00/face/1.jpg ... and Label/p00.label, one line per image
 
-The first two hold colours as BGR and gaze as (pitch, yaw) in radians; the third holds JPEG files,
+The first two store colours as BGR and gaze as (pitch, yaw) in radians. The third stores JPEG files
 and (yaw, pitch). All become RGB and (pitch, yaw) in degrees.
 """
 
@@ -33,8 +33,8 @@ _RANGES = {"pitch": (-40.0, 10.0), "yaw": (-45.0, 45.0)}
 _PERSONS = tuple(f"p{i:02d}" for i in range(15))
 _PER_PERSON = 3_000
 _ORDERS = ("bgr", "rgb")
-_BLOCK = 64  # images that are in memory at full size
-_SAMPLE = 20  # images per person that show the order of the colours
+_BLOCK = 64  # images in memory at full size
+_SAMPLE = 20  # images per person for guessing the order of the colours
 _ADVICE = (
     "Give the folder of the normalised set: of p00.mat ... p14.mat, of MPIIFaceGaze.h5, or of "
     "Image/ and Label/."
@@ -64,11 +64,11 @@ def read(
     The paper splits 11 / 2 / 2 persons and does not say which: the last four are our choice.
 
     Options:
-        val_persons: who validates.
-        test_persons: who tests; everybody else trains.
-        channel_order: of the colours in HDF5 files, "bgr" or "rgb".
-        image_size, skip_bad, cache, progress: as for `rnc.read_table`; HDF5 has no use for
-            skip_bad, and is kept in memory.
+        val_persons: persons of the validation split.
+        test_persons: persons of the test split; all others are in the train split.
+        channel_order: order of the colours in HDF5 files, "bgr" or "rgb".
+        image_size, skip_bad, cache, progress: as for `rnc.read_table`. The HDF5 layouts do not use
+            skip_bad and cache: their pixels stay in memory.
     """
     reading.check_choice("channel_order", channel_order, _ORDERS)
     copy = _find(root)
@@ -161,7 +161,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
 
 
 def _colour_finding(copy: _Copy, counts: dict[str, int]) -> Finding:
-    """Faces are redder than blue; where they are not, the channels are in the other order."""
+    """Whether the order of the colours is BGR: in photos of faces, red is stronger than blue."""
     means = [
         image.mean(axis=(0, 1))
         for person, n in counts.items()
@@ -208,7 +208,7 @@ def _persons(copy: _Copy) -> list[str]:
 
 
 def _rows(copy: _Copy, person: str) -> pd.DataFrame:
-    """Path, pitch and yaw in degrees, and person, of every image of a person."""
+    """A row per image of a person: path, pitch and yaw in degrees, and person."""
     place = {"mat": f"{person}.mat", "h5": "", "gazehub": f"Label/{person}.label"}
     file = copy.path / place[copy.layout]
     if copy.layout == "gazehub":
@@ -294,7 +294,7 @@ def _fit(data: Sequence[int] | None, label: Sequence[int] | None) -> bool:
 
 
 def _images(copy: _Copy, person: str, rows: range) -> Iterator[NDArray[np.uint8]]:
-    """Pixels as they are in the file: (h, w, 3)."""
+    """The pixels in the file, image by image: (h, w, 3)."""
     if copy.layout == "mat":
         file = copy.path / f"{person}.mat"
         with _hdf5(file) as opened:

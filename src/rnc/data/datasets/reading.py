@@ -1,4 +1,4 @@
-"""What the readers of datasets share: finding the files of a copy, and making its table."""
+"""Code that the readers of datasets share: find the files of a copy, and make its table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -20,7 +20,7 @@ from rnc.data.table import Table, decoded_table
 
 
 def need(package: str, extra: str, what: str) -> Any:
-    """A package that only an extra brings, or an error that names the extra."""
+    """A package that belongs to an extra. Raises an error that names the extra if it is missing."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -32,12 +32,12 @@ def need(package: str, extra: str, what: str) -> Any:
 
 
 def first_existing(root: Path, places: Sequence[str]) -> Path | None:
-    """The first of some places below a folder that is there."""
+    """The first of these places below a folder that exists, or None."""
     return next((root / place for place in places if (root / place).exists()), None)
 
 
 def not_found(title: str, root: Path, looked_for: str, advice: str) -> DataError:
-    """The error for a folder that holds no copy, with what it does hold."""
+    """The error for a folder that holds no copy. It says what was looked for and what was found."""
     if not root.is_dir():
         what = "is a file, not a folder" if root.exists() else "does not exist"
         return DataError(f"{root} {what}. {advice}")
@@ -49,7 +49,7 @@ def not_found(title: str, root: Path, looked_for: str, advice: str) -> DataError
 
 
 def check_choice(option: str, value: str, known: Sequence[str]) -> None:
-    """Raise if an option is none of the known words."""
+    """Raise unless an option has one of the known values."""
     if value not in known:
         raise DataError(f"{option} must be one of {', '.join(known)}; got {value!r}.")
 
@@ -65,11 +65,11 @@ def image_table(
     skipped: Sequence[Skipped] = (),
     decoding: Decoding,
 ) -> Table:
-    """The table of rows that name an image file each; as `read_table`, for rows in memory.
+    """The table of a frame whose rows name an image file each: `read_table` for a frame.
 
-    The frame has columns path (relative to the folder), split, targets and subgroups; its index
-    holds the row numbers of the file `place`. `variant` says which rows of that file these are:
-    each variant has its own cache. `skipped` are rows that are left out already.
+    The frame has columns path (relative to the folder), split, targets and subgroups. Its index
+    holds row numbers of the file `place`. `variant` identifies the selection of rows: each variant
+    has its own cache. `skipped` lists rows that were left out before.
     """
     roles = ColumnRoles(tuple(targets), "split", subgroup=tuple(subgroup_columns))
     names = [str(path) for path in frame["path"]]
@@ -80,7 +80,7 @@ def image_table(
 
 
 def published_rows(csv: Path) -> pd.DataFrame:
-    """The columns age, path and split of a csv of Yang et al. 2021, every value checked."""
+    """The columns age, path and split of a csv of Yang et al. 2021. Raises for a bad value."""
     frame, place = read_frame(csv), str(csv)
     for name in ("age", "path", "split"):
         column(frame, name, place)
@@ -107,10 +107,11 @@ def age_split(
     up_to: float = np.inf,
     without_published: str,
 ) -> Any:
-    """The split of AgeDB or IMDB-WIKI that is asked for: published, balanced, person or image.
+    """The chosen split of AgeDB or IMDB-WIKI: published, balanced, person or image.
 
-    The frame has columns age, path and person, and split where the published one is known; where it
-    is not, `without_published` is the error. `most` and `up_to` are for `balanced_split`.
+    The frame has columns age, path and person, and the column split if the published split is
+    known. `without_published` is the error message if it is not. `most` and `up_to` are options of
+    `balanced_split`.
     """
     if split == "published":
         if "split" not in frame:
@@ -146,12 +147,12 @@ def split_findings(split: pd.Series, counts: Mapping[str, int]) -> Iterator[Find
 def balanced_split(
     values: NDArray[Any], names: NDArray[Any], *, most: int, seed: int, up_to: float = np.inf
 ) -> NDArray[np.str_]:
-    """A split whose val and test are alike and as even as can be over a whole-number target.
+    """A split whose val and test are as even as possible over the values of a target.
 
-    Of the rows that share a value, a third goes to val and as many to test, but at most `most`;
-    the rest trains, and so do all rows with a value above `up_to`. This is the rule behind the
-    published splits of AgeDB and IMDB-WIKI; which rows it takes depends on the seed and the names,
-    not on the order of the rows.
+    Of the rows that share a value, a third goes to val and a third to test, but at most `most`
+    each. The rest trains, and so do all rows with a value above `up_to`. This is the rule behind
+    the published splits of AgeDB and IMDB-WIKI. The draw depends on the seed and the names, not on
+    the order of the rows.
 
     >>> names = np.array(list("abcdefghi"))
     >>> split = balanced_split(np.array([7] * 7 + [8] * 2), names, most=2, seed=0)

@@ -42,5 +42,5 @@ def read_dataset(name: str, root: str | Path, options: Mapping[str, Any] | None 
 
 
 def check_dataset(name: str, root: str | Path, *, progress: bool = False) -> Iterator[Finding]:
-    """Compare a copy with the published set; a broken copy is a finding, not an exception."""
+    """Compare a copy with the published set. A broken copy gives a finding, not an exception."""
     return find_dataset(name).check(Path(root), progress)

@@ -1,9 +1,9 @@
 """SkyFinder: air temperature from photos of outdoor webcams (Mihail et al. 2016).
 
 A copy is `complete_table_with_mcr.csv` (columns Filename, CamId, Year, Month, Day, Hour, Min,
-TempM in degrees Celsius, and more) and the images `images/<CamId>/<Filename>`. As Chu et al. 2018,
-whom the paper follows, we take the image nearest to 11 o'clock of each camera and day. TempM is
--9999 or -999 where the temperature is unknown.
+TempM in degrees Celsius, and more) and the images `images/<CamId>/<Filename>`. Like Chu et al.
+2018, whom the paper follows, we take the image nearest to 11 o'clock of each camera and day. A
+TempM of -9999 or -999 means that the temperature is unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,18 +49,19 @@ def read(
 ) -> Table:
     """Read a copy; the target is temperature in degrees Celsius, the subgroup is camera.
 
-    The paper's files and split are not published: clock, ties (the earlier image) and split are
-    our choice. Cameras without a folder of images are left out and listed in `skipped`.
+    The paper's files and split are not published. So the clock, the split and which of two equally
+    near images counts (the earlier one) are our choice. Cameras without a folder of images are left
+    out and listed in `skipped`.
 
     Options:
-        hour: of each camera and day, take the image nearest to it; None takes all images.
-        clock: "table" is Hour and Min as they are; "solar" takes them for UTC and adds Longitude /
+        hour: take the image nearest to this hour of each camera and day; None takes all images.
+        clock: "table" uses Hour and Min unchanged; "solar" takes them for UTC and adds Longitude /
             15 hours. It is not documented which of the two the table holds.
         within_minutes: leave out days whose nearest image is further from the hour.
         cameras: the CamId of the cameras to read; None reads all.
-        split: "image" shares out images, so that cameras are in all parts; "camera" keeps the
-            images of a camera together.
-        split_seed: its seed.
+        split: "image" splits by image, so that cameras are in all parts; "camera" keeps the images
+            of a camera together.
+        split_seed: seed of the split.
         image_size, skip_bad, cache, progress: as for `rnc.read_table`.
     """
     reading.check_choice("split", split, _SPLITS)
@@ -134,7 +135,7 @@ def _findings(root: Path, progress: bool) -> Iterator[Finding]:
 
 
 def _clock_finding(frame: pd.DataFrame) -> Finding:
-    """Whether the table's clock is that of the file names (YYYYMMDD_HHMMSS.jpg)."""
+    """Whether the table's time agrees with that in the file names (YYYYMMDD_HHMMSS.jpg)."""
     stem = frame["path"].str.extract(r"/\d{8}_(\d{2})(\d{2})\d{2}\.", expand=True)
     known = stem.notna().all(axis=1)
     named = 60 * stem[0][known].astype(int) + stem[1][known].astype(int)
@@ -150,7 +151,7 @@ def _clock_finding(frame: pd.DataFrame) -> Finding:
 
 
 def _rows(root: Path) -> tuple[pd.DataFrame, Path, Path, list[Skipped]]:
-    """Rows with a temperature and a camera folder; the image folder; the csv; what is left out."""
+    """The rows with a temperature and a camera folder, the image folder, the csv, skipped rows."""
     csv = reading.first_existing(root, (_CSV, f"images/{_CSV}"))
     if csv is None:
         raise reading.not_found("SkyFinder", root, _CSV, _ADVICE)

@@ -5,9 +5,9 @@ A copy is the TUH Abnormal EEG Corpus, in either of its two layouts:
     v2  edf/{train,eval}/{normal,abnormal}/01_tcp_ar/<3>/<8 digits>/s001_<date>/<8>_s001_t000.edf
     v3  edf/{train,eval}/{normal,abnormal}/01_tcp_ar/<8 letters>_s001_t000.edf
 
-Age and sex stand in the header of each EDF file. As Engemann et al. 2022, whom the paper follows:
-normal recordings, one per subject, 21 electrodes, 0.1 to 49 Hz, 200 samples per second, average
-reference. Unlike them we do not run autoreject. Signals are in microvolts.
+Age and sex are in the header of each EDF file. Like Engemann et al. 2022, whom the paper follows,
+we take normal recordings, one per subject, 21 electrodes, 0.1 to 49 Hz, 200 samples per second and
+average reference. Unlike them we do not run autoreject. Signals are in microvolts.
 """
 
 import re
@@ -35,7 +35,7 @@ from rnc.data.table import Table
 _PARTS = {"train": 1_246, "test": 139}
 _COUNTS = {"train recordings": 1_371, "eval recordings": 150, "subjects": 1_385, **_PARTS}
 _AGES = (0, 95)
-_OLDEST = 120  # above it, a header does not mean an age
+_OLDEST = 120  # a larger number in a header is not an age
 # fmt: off
 _CHANNELS = (
     "FP1", "FP2", "F3", "F4", "C3", "C4", "P3", "P4", "O1", "O2", "F7", "F8",
@@ -53,22 +53,22 @@ _Pair = tuple[float, float]  # start and length in seconds, or lowest and highes
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """An EDF file, and what its name and header say."""
+    """An EDF file, with the facts from its name and header."""
 
     file: Path
     subject: str
     order: tuple[int, int]
-    """Session and part, which put a subject's recordings in the order of time."""
+    """Session and part; they sort a subject's recordings by time."""
     folder: str
     """train or eval."""
     age: float
-    """NaN where the header has none."""
+    """NaN if the header has no age."""
     sex: str
     seconds: float
     labels: dict[str, str]
     """Electrode -> its label in the file."""
     problem: str = ""
-    """Why it cannot be used with any options; "" if it can."""
+    """Why it cannot be used with any options; "" if it can be used."""
 
 
 def read(
@@ -88,20 +88,20 @@ def read(
 ) -> Table:
     """Read a copy: signals (n, 21, seconds * rate); the target is age.
 
-    The first recording of each subject counts; the subgroups are subject and sex. What the paper
-    does not publish is our choice: which part of a recording, its length, and the folds.
+    Only the first recording of each subject is used; the subgroups are subject and sex. The paper
+    does not say which part of a recording it uses, its length, and the folds: these are our choice.
 
     Args:
         root: the folder that holds edf/.
         seconds: length of a signal.
-        windows: signals per subject, one after the other; all are in the same part of the split.
-        start: seconds left out at the beginning, when electrodes are still being adjusted.
-        band: lowest and highest frequency kept, in Hz.
+        windows: consecutive signals per subject; all are in the same part of the split.
+        start: seconds left out at the beginning, while electrodes are adjusted.
+        band: lowest and highest frequency to keep, in Hz.
         rate: samples per second of the result.
         split: "fold" tests on one of ten folds of subjects, which gives the paper's 1,246 and 139.
             "official" tests on the corpus's own eval folder.
-        fold: which fold tests, 0 to 9.
-        validation: share of the other subjects that validates; the paper has none (0).
+        fold: the test fold, 0 to 9.
+        validation: share of the other subjects for validation; the paper has none (0).
         split_seed: seed of the folds and of the validation subjects.
         skip_bad: leave out recordings that cannot be used, instead of raising.
         progress: show a bar while recordings are read.
@@ -155,7 +155,7 @@ def read(
 def _split(
     recordings: Sequence[Recording], split: str, fold: int, validation: float, seed: int
 ) -> NDArray[np.str_]:
-    """train, val or test for each recording; each is of another subject."""
+    """train, val or test for each recording, all of different subjects."""
     if split == "official":
         test = np.array([r.folder == "eval" for r in recordings])
     else:
@@ -223,7 +223,7 @@ def _edf_folder(root: Path) -> Path:
 
 
 def _recordings(edf: Path) -> list[Recording]:
-    """All normal recordings, by subject and time."""
+    """All normal recordings, sorted by subject and time."""
     recordings = []
     for folder in ("train", "eval"):
         for file in (edf / folder / "normal").rglob("*.edf"):
@@ -277,7 +277,7 @@ def _electrode(label: str) -> str:
 def _signals(
     mne: Any, recordings: Sequence[Recording], span: _Pair, band: _Pair, rate: float, progress: bool
 ) -> tuple[NDArray[np.float32], list[Recording], dict[Recording, str]]:
-    """Signals (n, 21, length * rate), the n recordings, and what is wrong with the others."""
+    """Signals (n, 21, length * rate), the n recordings, and the problems of the others."""
     end = sum(span)
     good: list[Recording] = []
     bad: dict[Recording, str] = {}
@@ -292,7 +292,7 @@ def _signals(
         try:
             x[len(good)] = _signal(mne, recording, span, band, rate)
             good.append(recording)
-        except Exception as error:  # what a broken file makes mne raise is not limited to a few
+        except Exception as error:  # mne raises many types for broken files
             bad[recording] = str(error) or type(error).__name__
     return x[: len(good)], good, bad
 
@@ -300,13 +300,13 @@ def _signals(
 def _signal(
     mne: Any, recording: Recording, span: _Pair, band: _Pair, rate: float
 ) -> NDArray[np.float32]:
-    """The asked part of a recording in microvolts: (21, length * rate)."""
+    """The part of a recording in `span`, in microvolts: (21, length * rate)."""
     start, length = span
     first = max(0.0, start - _MARGIN)
     last = min(recording.seconds, start + length + _MARGIN)
     labels = [recording.labels[name] for name in _CHANNELS]
     with warnings.catch_warnings():
-        # mne warns of unusual dates, filters and units in the header; samples do not use them.
+        # mne warns of unusual dates, filters and units in the header, which do not matter here.
         warnings.filterwarnings("ignore", category=RuntimeWarning)
         raw = mne.io.read_raw_edf(recording.file, include=labels, verbose="error")
         raw.crop(first, last, include_tmax=False).load_data(verbose="error")
