@@ -1,7 +1,7 @@
 """Rank-N-Contrast: deep regression with representations that keep the order of the labels.
 
 The names below are the public ones; docs/api.md says what each does and which are stable. Each is
-imported when it is first used: the loss costs torch alone, and `import rnc` costs nothing.
+imported when it is first used. So `import rnc` is fast, and the loss imports torch only.
 """
 
 from importlib import import_module
@@ -69,7 +69,7 @@ _LATER = {
     "theory": ("rnc.loss", "theory"),
     "write_report": ("rnc.report", "write_report"),
 }
-"""Where the names are: module and name."""
+"""The module and the attribute behind each public name."""
 
 
 def __getattr__(name: str) -> Any:
@@ -87,7 +87,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _needs(what: str, package: str) -> str:
-    """What to say where only a part of the dependencies is installed."""
+    """The error message for a missing dependency, as after an install with --no-deps."""
     return (
         f"{what} needs {package}, which is not installed. The loss needs torch alone; for all the "
         "rest, `pip install rank-n-contrast` without --no-deps."

@@ -1,6 +1,7 @@
 """The command `rnc`, which is also `python -m rnc`.
 
-Beside `rnc.cli`, so that the command can say what is missing where only the loss is installed.
+It is separate from `rnc.cli`, so that it can say which package is missing if only the dependencies
+of the loss are installed.
 """
 
 import rnc

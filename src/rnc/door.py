@@ -1,4 +1,4 @@
-"""`rnc.fit`: the Python twin of `rnc fit`."""
+"""`rnc.fit`: what the command `rnc fit` does, from Python."""
 
 import dataclasses
 import inspect
@@ -55,25 +55,25 @@ def fit(
 ) -> RunFolder:
     """Train on labelled data, evaluate, and return the finished run folder, as `rnc fit` does.
 
-    `run.model.predict(new)` predicts, `run.scores` has the scores, `run.answer` says them in words.
+    `run.model.predict(new)` predicts, `run.scores` has the scores, and `run.answer` sums them up.
 
     Args:
         source: a file, the name of a dataset (with `root`), a DataFrame, or a Table.
         config: how to train; by default FitConfig(), preset best.
-        out: the run folder; must be new or empty unless it is resumed or overwritten.
-        root: the folder of your copy, with a dataset's name.
-        data: how a Table was read, for config.json, so that `rnc evaluate` can read it again.
-        name: of the run in reports; by default the folder's.
-        resume: continue the run in `out`, which must have the same config, but for more epochs.
+        out: the run folder; must be new or empty unless you resume or overwrite.
+        root: the folder of your copy, if `source` is the name of a dataset.
+        data: how a Table was read. config.json keeps it, so that `rnc evaluate` can read it again.
+        name: name of the run in reports; by default that of the folder.
+        resume: continue the run in `out`. The config must be the same, but may have more epochs.
         overwrite: delete the run in `out` first.
         encoder: a name, or a module of the caller's own.
-        encoder_from: a run whose encoder is taken as it is instead of training one.
-        objective: a name, or a function: features (n, v, d) and targets (n, t), of all processes,
-            -> the number to minimise.
-        show: takes the record of every epoch.
+        encoder_from: a run whose trained encoder is used as it is; no encoder is trained.
+        objective: a name, or a function from features (n, v, d) and targets (n, t) of all processes
+            to the number to minimise.
+        show: called with the record of every epoch.
         track: trackers that get the records, too: tensorboard, mlflow, wandb (docs/trackers.md).
-        options: every other flag of `rnc fit`, by its name: fields of FitConfig, as preset="quick",
-            and of DataSource, as target="price".
+        options: every other flag of `rnc fit` by its name: fields of FitConfig, such as
+            preset="quick", and of DataSource, such as target="price".
     """
     if out is None:
         raise ValueError("rnc.fit needs out=, the folder for the run, such as out='runs/houses'.")
@@ -116,7 +116,10 @@ def fit(
 
 
 def _sorted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Fields of FitConfig and of DataSource; a flag that may repeat has no plural s."""
+    """The options that are fields of FitConfig, and those of DataSource.
+
+    A repeatable flag has no plural s: the option `feature_column` is the field `feature_columns`.
+    """
     fields: dict[str, Any] = {}
     of_data: dict[str, Any] = {}
     for given, value in options.items():
@@ -138,7 +141,7 @@ def _sorted_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _source(source: Any, root: Path | str | None, fields: dict[str, Any]) -> DataSource:
-    """Where the data are and how to read them; a Table or a DataFrame is in no file."""
+    """Where the data are and how to read them; its path is "" for a Table or a DataFrame."""
     if isinstance(fields.get("images"), Path):
         fields["images"] = str(fields["images"])
     if isinstance(source, Table) and fields:
@@ -171,7 +174,7 @@ def _source(source: Any, root: Path | str | None, fields: dict[str, Any]) -> Dat
 def _read(
     source: str | Path | pd.DataFrame, where: DataSource, config: FitConfig
 ) -> tuple[Table, DataSource | None]:
-    """The table, and what config.json says about it: nothing if it came in a DataFrame."""
+    """The table, and the source that config.json keeps: None for a DataFrame."""
     if not isinstance(source, pd.DataFrame):
         table = where.read(config.image_size, **stored_pixels(config, where.fit))
         return table, where.decided(table)

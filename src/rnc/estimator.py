@@ -66,34 +66,33 @@ class RnCRegressor(
     signals (n, c, l); or images (n, c, h, w) of whole numbers from 0 to 255. y is (n,) or (n, t).
     Inputs and targets are standardised inside, by the training rows.
 
-    The parameters are the fields of `FitConfig`, where they are explained, with its defaults but
-    for these:
+    The parameters are the fields of `FitConfig`, which explains them. Their defaults are the same.
+    These parameters differ:
 
     Args:
-        encoder: a name, or a module (n, ...) -> (n, d); a copy of it is trained, from the weights
-            that it has.
-        objective: a name, or a function: features (n, v, d) and targets (n, t) in their own units
-            -> the number to minimise.
-        batch_size: one that is given is lowered to the number of training rows where these are
-            fewer, and so is `queue`.
-        random_state: an int is FitConfig's seed, so that 0 repeats itself, as `rnc fit` does; None
-            and a RandomState draw one, as everywhere in scikit-learn.
-        validation_fraction: share of the rows that are kept from training and choose the best
-            epoch, the penalty of the head and, by scheme "auto", the scheme. Where that is less
-            than one row, or leaves equal targets, one group or no weight, all rows train and
-            choose.
-        calibration_share: share of the rows that are left over from validation to calibrate
-            intervals on, and for nothing else. With 0, those of validation do that, too; coverage
-            can then be a little below the promise, since they chose the epoch.
-        unlabelled: "use" trains the encoder on rows whose y is NaN, too, "drop" leaves them out;
-            None does not allow them.
+        encoder: a name, or a module (n, ...) -> (n, d). A copy of the module is trained, starting
+            from its weights.
+        objective: a name, or a function from features (n, v, d) and targets (n, t) in their own
+            units to the number to minimise.
+        batch_size: at most the number of training rows; a larger one is lowered to it. So is
+            `queue`.
+        random_state: an int is FitConfig's seed, and repeats the same run. None and a RandomState
+            draw a seed, as everywhere in scikit-learn.
+        validation_fraction: share of the rows that are kept from training. They choose the best
+            epoch, the penalty of the head and, in scheme "auto", the scheme. If these are less than
+            one row, or leave equal targets, one group or no weight, all rows train and validate.
+        calibration_share: share of the remaining rows that only calibrate intervals. With 0, the
+            validation rows calibrate them, too. Coverage can then be slightly too low, since the
+            same rows chose the epoch.
+        unlabelled: what to do with rows whose y is NaN. "use" trains the encoder on them, "drop"
+            leaves them out, None raises.
         verbose: 1 prints a line per epoch.
 
     Attributes:
         model_: the `Regressor`; `model_.save(folder)` writes it without pickle.
-        history_: one `Record` per epoch; scheme finetune has one of its start, too, epoch 0.
+        history_: one `Record` per epoch; scheme finetune also has epoch 0, its start.
         n_iter_: number of epochs.
-        n_features_in_: number of columns; of channels for signals and images.
+        n_features_in_: number of columns, or of channels for signals and images.
         feature_names_in_: names of the columns, if X was a DataFrame with names of text.
 
     >>> X = np.linspace(0, 1, 40)[:, None]
@@ -183,7 +182,7 @@ class RnCRegressor(
         verbose: int = 0,
     ) -> None:
         parameters = {name: value for name, value in locals().items() if name != "self"}
-        for name, value in parameters.items():  # as scikit-learn wants it: each as it is
+        for name, value in parameters.items():  # unchanged, as scikit-learn requires
             setattr(self, name, value)
 
     def fit(
@@ -200,12 +199,13 @@ class RnCRegressor(
         Args:
             X: the inputs.
             y: the targets.
-            sample_weight: (n,) what each row counts, from 0 on: as an anchor of RnC, in the loss of
-                the head, and in the error that chooses on the rows kept for validation.
-            groups: (n,) rows of one group (a person, a patient) train or validate together.
-            upper: upper ends of targets that are known in part, in the shape of y, which then has
-                the lower ones: -inf and inf are open ends. Such rows train the encoder, and nothing
-                else sees them: docs/labels.md.
+            sample_weight: (n,) weight of each row, at least 0. It counts for anchors of RnC, in the
+                loss of the head, and in the validation error that chooses an epoch.
+            groups: (n,) group of each row, such as a person. A group is not split between training
+                and validation.
+            upper: for targets that are intervals: their upper ends, in the shape of y, which then
+                has the lower ends. -inf and inf are open ends. Such rows train the encoder, and
+                nothing else sees them: docs/labels.md.
         """
         inputs = self._checked(X, reset=True)
         targets, highest = checked_targets(self, y, upper)
@@ -242,7 +242,7 @@ class RnCRegressor(
             model = build_regressor(table, config, encoder)
             history = self._train(model, table, config)
         model.reference = by_rows_of_x(reference_of(model, table), table)
-        if fractions[1] or self.calibration_share:  # else validation rows are those of training
+        if fractions[1] or self.calibration_share:  # otherwise the validation rows trained, too
             model.calibration = calibrate(model, table, period=config.period)
         self.model_, self.history_ = model, history
         self.n_iter_ = sum(record.epoch > 0 for record in history)
@@ -257,15 +257,15 @@ class RnCRegressor(
         quantiles: Sequence[float] | None = None,
         confidence: float | None = None,
     ) -> NDArray[np.float64] | Any:
-        """Predictions, of the shape that y had in `fit`: (n, ...) -> (n,) or (n, t).
+        """Predictions, in the shape that y had in `fit`: (n, ...) -> (n,) or (n, t).
 
         Args:
             X: as in `fit`.
-            output: mean or median, (n,) or (n, t); quantiles, (n, q) or (n, t, q), a column for
-                each level; interval, as `predict_interval` gives it; full, a dict of mean, median,
-                quantiles, levels and what else the head says (`rnc.model.asked`).
-            quantiles: levels for the outputs quantiles and full; default: nine, 0.025 to 0.975.
-            confidence: for the output interval; default: 0.9.
+            output: "mean" or "median", (n,) or (n, t); "quantiles", (n, q) or (n, t, q) for q
+                levels; "interval", the result of `predict_interval`; "full", a dict of mean,
+                median, quantiles, levels and what else the head predicts (`rnc.model.asked`).
+            quantiles: levels for "quantiles" and "full"; default: nine from 0.025 to 0.975.
+            confidence: that of the "interval"; default: 0.9.
         """
         validation.check_is_fitted(self)
         found = self.model_.predict(
@@ -280,29 +280,30 @@ class RnCRegressor(
     def predict_interval(
         self, X: ArrayLike, confidence: float = 0.9, *, kind: str = "auto", joint: bool = False
     ) -> Intervals:
-        """Intervals that hold the targets with a confidence: lower and upper ends.
+        """Lower and upper ends of intervals that contain the targets with some confidence.
 
-        Both have the shape of what `predict` returns. See `Regressor.predict_interval`.
+        Both have the shape of the predictions. See `Regressor.predict_interval`.
 
         Args:
             X: as for `predict`.
-            confidence: the share of new samples whose target is to be within its interval.
-            kind: plain, normalised, bins or quantiles; "auto" takes what was chosen in `fit`.
-            joint: intervals that hold for all targets of a sample at once, not each for itself.
+            confidence: the share of new samples whose interval shall contain the target.
+            kind: plain, normalised, bins or quantiles; "auto" is the kind that `fit` chose.
+            joint: whether the confidence is that of all targets of a sample at once, instead of
+                each target separately.
         """
         validation.check_is_fitted(self)
         found = self.model_.predict_interval(self._new(X), confidence, kind=kind, joint=joint)
         return _first_target(found) if self._y_dims == 1 else found
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Features, as the encoder gives them: (n, ...) -> (n, d)."""
+        """Features that the encoder computes: (n, ...) -> (n, d)."""
         validation.check_is_fitted(self)
         return self.model_.embed(self._new(X))
 
     def explain(self, X: ArrayLike, k: int = EXPLAIN_NEIGHBOURS) -> Explanation:
-        """The k nearest training samples of each row in feature space: what predictions rest on.
+        """The k nearest training samples of each row in feature space.
 
-        `explain(X).rows` (n, k) are rows of the X that the model was fitted on.
+        `explain(X).rows` (n, k) are their row numbers in the X that the model was fitted on.
         """
         validation.check_is_fitted(self)
         return self.model_.explain(self._new(X), k)
@@ -319,7 +320,7 @@ class RnCRegressor(
         return history
 
     def _new(self, X: ArrayLike) -> NDArray[Any] | pd.DataFrame:
-        """New data, checked, for the model."""
+        """New data after scikit-learn's checks, in the form that the model takes."""
         inputs, config = self._checked(X, reset=False), self.model_.config
         if isinstance(inputs, pd.DataFrame) and config.kind == "table":
             # Names and order have been checked; a model fitted to an array has names of its own.
@@ -340,7 +341,7 @@ class RnCRegressor(
         return FitConfig(**fields, seed=int(seed))
 
     def _checked(self, X: ArrayLike, *, reset: bool) -> NDArray[Any] | pd.DataFrame:
-        """X as an array, or as the DataFrame that it is, after scikit-learn's own checks."""
+        """X after scikit-learn's checks: an array, or the unchanged DataFrame."""
         least = 2 if reset else 1
         if not isinstance(X, pd.DataFrame):
             array = utils.check_array(
@@ -370,7 +371,7 @@ class RnCRegressor(
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy on the CPU, so that a pickle made beside a GPU opens without one."""
+        """The state with the model on the CPU, so that a pickle of it opens without a GPU."""
         state: dict[str, Any] = super().__getstate__()
         if "model_" in state and state["model_"].input_shift.is_cuda:
             state = state | {"model_": copy.deepcopy(state["model_"]).cpu()}
@@ -378,5 +379,5 @@ class RnCRegressor(
 
 
 def _first_target(found: Intervals) -> Intervals:
-    """Both ends without the dimension of the targets."""
+    """The intervals of the first target: (n, t) -> (n,)."""
     return Intervals(found.lower[:, 0], found.upper[:, 0])

@@ -1,4 +1,4 @@
-"""Which rows of the data of an estimator train, validate and calibrate, and what they count."""
+"""Which rows of an estimator's data train, validate and calibrate, and their weights."""
 
 import dataclasses
 from functools import partial
@@ -17,7 +17,7 @@ from rnc.intervals.reference import Reference
 def checked_targets(
     estimator: Any, y: ArrayLike, upper: ArrayLike | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """The targets, or their lower and upper ends, after scikit-learn's own checks."""
+    """The targets, or their lower and upper ends, after scikit-learn's checks."""
     if y is None:
         raise ValueError("RnCRegressor requires y to be passed, but the target y is None.")
     check = partial(utils.check_array, dtype=np.float64, ensure_2d=False, estimator=estimator)
@@ -42,14 +42,14 @@ def checked_targets(
 
 
 def _without_na(values: Any) -> Any:
-    """A column of objects with NaN for pandas' NA, which is no number to scikit-learn."""
+    """The values, with NaN in place of pandas' NA, which scikit-learn does not accept."""
     if not pd.api.types.is_object_dtype(values):
         return values
     return np.where(pd.isna(values), np.nan, np.asarray(values))
 
 
 def checked_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
-    """One weight per row, or None for equal ones; the table checks their values."""
+    """One weight per row, or None for equal weights. The table checks their values later."""
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, dtype=np.float64)
@@ -69,9 +69,9 @@ def fractions_of(
     seed: int,
     known: NDArray[np.bool_],
 ) -> tuple[float, float, float]:
-    """Shares of training, validation and test rows; without validation rows where too few.
+    """Shares of training, validation and test rows. Too few rows get no validation share.
 
-    Only rows with `known` targets (n,) count.
+    Only rows with exact targets, `known` (n,), count.
     """
     if not 0 <= share < 1:
         raise ValueError(f"validation_fraction must be a share in 0 <= f < 1; got {share!r}.")
@@ -89,7 +89,7 @@ def fractions_of(
 
 
 def names_of(y: Any) -> tuple[str, ...]:
-    """The names of the targets, where y has some."""
+    """The names of the targets if y has names, else ()."""
     if isinstance(y, pd.DataFrame):
         return tuple(str(name) for name in y.columns)
     return (str(y.name),) if isinstance(y, pd.Series) and y.name is not None else ()
@@ -102,14 +102,14 @@ def has_targets(y: NDArray[np.float64], upper: NDArray[np.float64] | None) -> ND
 
 
 def by_rows_of_x(reference: Reference | None, table: Table) -> Reference | None:
-    """The reference with the rows that its samples had in X, some of which may be left out."""
+    """The reference, with the row numbers of its samples in X, of which rows may be left out."""
     if reference is None or not table.skipped:
         return reference
     return dataclasses.replace(reference, rows=np.array([int(name) for name in reference.names]))
 
 
 def validated_by_training_rows(table: Table) -> Table:
-    """The same with all its training rows twice: once to train on, once to validate."""
+    """The table with each training row twice: once in train, once in val."""
     train, calibration = table.rows("train"), table.rows(CALIBRATION)
     twice = np.concatenate([train, train, calibration])
     counts = (len(train), len(train), len(calibration))

@@ -1,6 +1,6 @@
-"""Files that are written completely or not at all: beside their place, then moved onto it.
+"""Atomic writes: a file is written under a temporary name and then moved to its own.
 
-A crash, a full disk or a kill leaves the old file as it was. Nothing here reads or writes a pickle.
+A crash, a full disk or a kill leaves the old file unchanged. Nothing here reads or writes a pickle.
 """
 
 import json
@@ -20,18 +20,18 @@ from torch import Tensor
 
 PART = ".part"
 """Ending of the names of files that are being written."""
-_PART_NAME = re.compile(rf"\..*{re.escape(PART)}|\.tmp\w{{6}}")  # the latter of safetensors itself
+_PART_NAME = re.compile(rf"\..*{re.escape(PART)}|\.tmp\w{{6}}")  # safetensors writes .tmp files
 LOCK_FILE = ".lock"
-"""In a folder that a process writes to, or that a killed one wrote to; see `rnc.lock`."""
+"""The lock file in a folder that a process writes to. A killed process may leave it behind."""
 CONFIG_FILE = "config.json"
 MODEL_FILE = "model.safetensors"
 CALIBRATION_FILE = "calibration.safetensors"
 REFERENCE_FILE = "reference.safetensors"
-"""Of a run folder and of its copy on the hub; `rnc.run.folder` names all files of a run."""
+"""Files of a run folder that its copy on the hub has, too. `rnc.run.folder` names all files."""
 
 
 class DamagedFileError(ValueError):
-    """A file is not as it was written; the message names it."""
+    """A file differs from what was written. The message names it."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -40,15 +40,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON that strict readers accept: NaN and infinity are refused."""
+    """Write JSON. NaN and infinity raise, since strict readers do not accept them."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:
     """Write named tensors as safetensors, with a note of JSON types."""
-    # Copies: parameters that share memory are refused by the format.
+    # Copies, since the format does not accept parameters that share memory.
     arrays = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    # One entry: of several, the format does not keep the order, and equal files would differ.
+    # One entry, since the format does not keep the order of several: equal files would differ.
     header = {"note": json.dumps({"hash": hash_tensors(arrays), "note": note})}
     write_file(path, lambda temporary: save_file(arrays, temporary, metadata=header))
 
@@ -57,7 +57,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
     """The tensors and the note of a file that `write_tensors` wrote.
 
     Raises DamagedFileError for a file that was cut off or changed since. Older versions stored no
-    hash; of their files, only the length is known.
+    hash, so only the length of their files can be checked.
     """
     try:
         with safe_open(path, framework="pt") as file:
@@ -65,7 +65,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, RecursionError) as error:
         raise DamagedFileError(f"{path} is damaged ({error}).") from error
-    if not isinstance(note, dict) or note.keys() != {"hash", "note"}:  # of an older version
+    if not isinstance(note, dict) or note.keys() != {"hash", "note"}:  # from an older version
         return tensors, note
     if note["hash"] != hash_tensors(tensors):
         raise DamagedFileError(f"{path} is damaged (its content has changed since it was written).")
@@ -82,13 +82,13 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def contents(folder: Path) -> list[Path]:
-    """What a folder holds but for what a killed process may have left: locks, unfinished files."""
+    """The files in a folder, without locks and unfinished files that a killed process may leave."""
     found = sorted(folder.iterdir())
     return [path for path in found if path.name != LOCK_FILE and not _is_part(path)]
 
 
 def sweep(folder: Path) -> None:
-    """Delete the unfinished files of a killed process in a folder that nobody else writes to."""
+    """Delete unfinished files that a killed process left. Nobody else may write to the folder."""
     for path in folder.iterdir() if folder.is_dir() else ():
         if _is_part(path):
             path.unlink(missing_ok=True)
@@ -99,21 +99,21 @@ def _is_part(path: Path) -> bool:
 
 
 def write_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Have a function write a file beside its place, and move it there when it is complete."""
+    """Write a file atomically: `write` gets a temporary path, which is then moved to `path`."""
     with written_whole(path) as temporary:
         write(temporary)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A file to write beside its place, which is moved there if nothing is raised."""
+    """A context with a temporary path to write to. It is moved to `path` if nothing is raised."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}{PART}")
     try:
-        temporary.touch(exist_ok=False)  # with the rights that the umask leaves
-        rights = temporary.stat().st_mode
+        temporary.touch(exist_ok=False)  # with the permissions that the umask gives
+        permissions = temporary.stat().st_mode
         yield temporary
-        temporary.chmod(rights)  # safetensors takes some away
+        temporary.chmod(permissions)  # safetensors removes some of them
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -1,8 +1,8 @@
 """Runs on the Hugging Face Hub (extra: hub): `hf://owner/name` or `hf://owner/name@revision`.
 
-Of a repository, only the files of a model are fetched, by their names: config.json, weights as
-safetensors, and what intervals and neighbours rest on. Nothing else of it is looked at, least of
-all a pickle. What was fetched stays in the cache of huggingface_hub. `rnc.run.push` writes to it.
+Only the files of a model are downloaded, by their names: config.json, weights as safetensors, and
+the data that intervals and neighbours need. No other file of a repository is opened, and no pickle.
+Downloaded files stay in the cache of huggingface_hub. `rnc.run.push` uploads runs.
 """
 
 import re
@@ -15,7 +15,7 @@ from rnc.files import CALIBRATION_FILE, CONFIG_FILE, MODEL_FILE, REFERENCE_FILE
 
 HUB = "hf://"
 HUB_FILES = (CONFIG_FILE, MODEL_FILE, CALIBRATION_FILE, REFERENCE_FILE, "README.md")
-"""What a repository holds of a run; the last three may be missing."""
+"""The files of a run in a repository. The last three may be missing."""
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
@@ -23,7 +23,7 @@ _LOG_IN = "Log in with `hf auth login`, or set HF_TOKEN."
 
 
 class HubAddress(NamedTuple):
-    """A repository, and the branch, tag or commit of it."""
+    """A repository, and a branch, tag or commit of it."""
 
     repository: str
     revision: str | None = None
@@ -33,12 +33,12 @@ class HubAddress(NamedTuple):
 
 
 def is_hub_address(source: str | Path) -> bool:
-    """Whether this is the address of a run on the hub; a Path has lost one of its slashes."""
+    """Whether this is the address of a run on the hub. In a Path, hf:// has become hf:/."""
     return re.match("hf:/", str(source)) is not None
 
 
 def parse_repository(text: str) -> str:
-    """The name of a repository, owner/name."""
+    """The name of a repository. Raises unless it is owner/name."""
     if not re.fullmatch(f"{_PART}/{_PART}", text) or ".." in text or "--" in text:
         raise ValueError(f"A repository on the hub is OWNER/NAME, as ada/ages; got {text!r}.")
     return text
@@ -61,15 +61,15 @@ def parse_address(source: str | Path) -> HubAddress:
 
 
 def local_folder(source: str | Path) -> Path:
-    """The folder of a run: as it is given or, of a run on the hub, its copy in the cache.
+    """The folder of a run. For a run on the hub, it is the copy in the cache.
 
-    Raises with words for what is not there, private, out of reach, or no run.
+    The error says whether the run does not exist, is private, is out of reach, or is no run.
     """
     return download(parse_address(source)) if is_hub_address(source) else Path(source)
 
 
 def download(address: HubAddress) -> Path:
-    """The folder with the files of a run on the hub, fetched if the cache lacks them."""
+    """The folder with the files of a run on the hub, downloaded unless they are in the cache."""
     with hub_errors(str(address)):
         from huggingface_hub import snapshot_download
 
@@ -84,7 +84,7 @@ def download(address: HubAddress) -> Path:
 
 
 def _others(address: HubAddress) -> str:
-    """What to say about the other files of a repository that is no run."""
+    """Advice about a repository that is no run, by the files that it has."""
     with hub_errors(str(address)):
         from huggingface_hub import HfApi
 
@@ -100,7 +100,7 @@ def _others(address: HubAddress) -> str:
 
 @contextmanager
 def hub_errors(what: str, *, writes: bool = False) -> Iterator[None]:
-    """What goes wrong with the hub, in words that never hold a token."""
+    """A context that turns errors of the hub into clear messages, which never contain a token."""
     try:
         import huggingface_hub.errors as errors
     except ModuleNotFoundError as error:
@@ -138,7 +138,7 @@ _NO_NETWORK = "the hub cannot be reached, and the cache does not have it. Is the
 
 
 def _http_words(what: str, error: Exception, *, writes: bool) -> OSError:
-    """The error of a reply of the hub, by its status."""
+    """The error for a failed request, by the status that the hub replied."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in (401, 403):
         needed = "a token that may write" if writes else "a token that may read"

@@ -1,8 +1,8 @@
-"""Types of what JSON files hold, checked when they are read: a file may be damaged or edited.
+"""Check the types of values read from JSON files, which may be damaged or edited.
 
-check_json     a value by a type hint, as list[str], dict[str, float] or a TypedDict
-check_fields   the fields of a dataclass
-damaged        what still goes wrong with a value becomes an error that names the file
+check_json     checks a value by a type hint, such as list[str], dict[str, float] or a TypedDict
+check_fields   checks the fields of a dataclass
+damaged        turns any other error about a value into one that names the file
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ _SURPRISES = (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, 
 
 
 def check_json(value: Any, hint: Any, where: str) -> None:
-    """Raise ValueError unless a value of JSON types is as a type hint says.
+    """Raise ValueError unless a value of JSON types matches a type hint.
 
     Args:
-        value: what the file holds.
-        hint: as in annotations; a float must be finite, an int may stand for it.
-        where: names of the value in its file, as "model.head.d".
+        value: the value in the file.
+        hint: as in annotations. A float must be finite; an int is accepted for it.
+        where: name of the value in its file, such as "model.head.d".
 
     >>> check_json([1, 2.5], list[float], "rates")
     >>> check_json({"mae": "low"}, dict[str, float], "test")
@@ -59,11 +59,11 @@ def check_fields(
     """Raise ValueError unless these are fields of a dataclass, by name and type.
 
     Args:
-        fields: what the file holds.
+        fields: the object in the file.
         cls: the dataclass.
         where: as for `check_json`.
-        all_known: whether a name that it does not know is an error.
-        complete: whether a name that it needs and that is not there is an error.
+        all_known: whether an unknown field is an error.
+        complete: whether a missing field without a default is an error.
     """
     _need(isinstance(fields, dict), fields, dict, where)
     hints = get_type_hints(cls)
@@ -79,7 +79,7 @@ def check_fields(
 
 @contextmanager
 def damaged(path: Path, advice: str) -> Iterator[None]:
-    """Errors of values in a file as one that names it, and what to do."""
+    """A context that turns errors about values into one that names the file and gives advice."""
     try:
         yield
     except (ValueError, *_SURPRISES) as error:

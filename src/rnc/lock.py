@@ -1,7 +1,7 @@
-"""A folder belongs to one process at a time: two that write to it would mix their files.
+"""Locks on folders, so that only one process at a time writes to a run folder.
 
-The lock is the operating system's, on a file in the folder. It goes with its process, also with one
-that is killed; the file, which says who holds the folder, may then stay and does no harm.
+The operating system locks a file in the folder. It releases the lock when the process ends, even if
+that is killed. The file, which says who holds the folder, may stay then and does no harm.
 """
 
 import errno
@@ -24,19 +24,19 @@ else:
     import fcntl
 
 _WITHOUT_LOCKS = (errno.ENOTSUP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL)
-_WAIT = 0.05  # seconds between two looks
-_held: set[Path] = set()  # folders of this process
+_WAIT = 0.05  # seconds between two attempts
+_held: set[Path] = set()  # folders that this process has locked
 
 
 class FolderInUseError(OSError):
-    """Another process writes to a folder; the message says which."""
+    """Another process writes to the folder. The message says which process."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be; raises if another process holds it.
+    """A context that locks a folder, and creates it if needed. Raises if another process has it.
 
-    The process itself may enter it again. Under torchrun the first process holds it for all.
+    The same process may lock it again. Under torchrun the first process locks it for all.
     """
     key = folder.resolve()
     if not is_first_process() or key in _held:
@@ -52,9 +52,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def one_at_a_time(file: Path) -> Iterator[None]:
-    """Wait until no other process is in here with this file, which is made and deleted.
+    """A context that only one process at a time can enter; others wait until it has left.
 
-    So is its folder made. Where it cannot be made or locked, nobody waits.
+    It creates the lock file and its folder, and deletes the file afterwards. If the file cannot be
+    created or locked, nobody waits.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +74,7 @@ def one_at_a_time(file: Path) -> Iterator[None]:
 
 
 def _is_ours(handle: int) -> bool:
-    """Whether nobody else has the file, or nobody can know."""
+    """Whether this process has the lock now, or the file system has no locks."""
     try:
         _lock(handle)
     except OSError as error:
@@ -82,7 +83,7 @@ def _is_ours(handle: int) -> bool:
 
 
 def check_free(folder: Path) -> None:
-    """Raise if another process holds a folder."""
+    """Raise if another process has locked a folder."""
     if (folder / LOCK_FILE).exists():
         with locked(folder):
             pass
@@ -96,17 +97,17 @@ def _hold(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if os.getpid() == process:  # a forked child must not end what its parent began
+        if os.getpid() == process:  # a forked child must not release its parent's lock
             with suppress(OSError):
                 (folder / LOCK_FILE).unlink()
             with suppress(OSError):
                 if is_new:
-                    folder.rmdir()  # it fails, as it should, where the folder holds something
+                    folder.rmdir()  # only an empty folder goes; otherwise this raises
         os.close(handle)
 
 
 def _acquire(folder: Path) -> int:
-    """The open file of the lock."""
+    """Lock the folder's lock file, and return its handle. Raises if another process has it."""
     path = folder / LOCK_FILE
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -133,7 +134,7 @@ def _acquire(folder: Path) -> int:
 def _lock(handle: int) -> None:
     """Lock an open file, or raise OSError at once."""
     if sys.platform == "win32":
-        os.lseek(handle, 2**20, os.SEEK_SET)  # a locked byte cannot be read: take one at no text
+        os.lseek(handle, 2**20, os.SEEK_SET)  # a locked byte is unreadable: lock one after the text
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
     else:
@@ -146,7 +147,7 @@ def _about_us() -> dict[str, str | int]:
 
 
 def _owner(path: Path) -> str:
-    """Who holds a folder, in words."""
+    """The process that holds a folder, for a message."""
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
         return f"process {about['process']} on {about['host']} since {about['since']}"

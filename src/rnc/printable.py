@@ -1,13 +1,13 @@
-"""Text of the user's data for a terminal: what is no character of a text is written out.
+"""Escape control characters in the user's data before a terminal shows them.
 
-A name of a column or file may hold anything, and a terminal obeys escape codes: they move the
-cursor, rename the window or change what was printed before.
+The name of a column or file may contain any character, and a terminal obeys escape codes: they move
+the cursor, rename the window or change what was printed before.
 """
 
 import re
 
-# Controls but for tab and line feed, marks that reverse the direction of what follows, and halves
-# of characters, which stand for bytes of a file name that are no text.
+# Control characters except tab and line feed, marks that reverse the direction of the text, and
+# surrogates, which stand for bytes of a file name that are not UTF-8.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -15,7 +15,7 @@ _BREAKS = re.compile("[\t\n]")
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters written out; lines stay lines.
+    r"""The text with control characters escaped. Line breaks and tabs stay.
 
     >>> print(printable("age\x1b[2J\r"))
     age\x1b[2J\r
@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    r"""The same, with its line breaks and tabs written out, too.
+    r"""The text with control characters escaped, also line breaks and tabs.
 
     >>> print(on_one_line("two\nlines"))
     two\nlines

@@ -1,10 +1,10 @@
 """Weights to start an encoder from: published by timm, or in a file or folder of the user's.
 
-    load_weights       a file or folder -> the encoder, every tensor of it
-    published_weights  where timm's weights are; raises at once if they are out of reach
-    pixels_of_weights  what pixels looked like when the weights were trained
-    about_weights      where weights are from, and under which licence, for config.json
-    named_encoder      the encoder that a folder of weights is for
+    load_weights       loads all tensors of an encoder from a file or folder
+    published_weights  finds timm's published weights; raises at once if they are out of reach
+    pixels_of_weights  how pixels were normalised and scaled when the weights were trained
+    about_weights      source and licence of weights, for config.json
+    named_encoder      the encoder that a folder of weights belongs to
 
 Only .safetensors files are read: a .pth or .bin file is a pickle, which could run code.
 """
@@ -22,20 +22,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_NAME = "model.safetensors"  # as timm and the Hugging Face hub have it
+_NAME = "model.safetensors"  # the name that timm and the Hugging Face hub use
 _PREFIXES = ("encoder.", "module.", "backbone.")
-"""Of a Regressor, of DistributedDataParallel, and of a Regressor on a frozen encoder."""
-_PATIENCE = 5  # seconds for a server to answer
+"""Prefixes of names in a Regressor, DistributedDataParallel, a Regressor on a frozen encoder."""
+_TIMEOUT = 5  # seconds to wait for a server's answer
 _ADVICE = (
     "Download them on another machine and give the file or folder with --weights (weights=), or "
     "leave out --pretrained."
 )
 
 _RELEASED = ("encoder.conv1.weight", "encoder.module.conv1.weight")
-"""Names in checkpoints of the paper's released code, of one or several GPUs."""
+"""Names in checkpoints of the paper's released code, trained on one or on several GPUs."""
 
 UNKNOWN = "unknown"
-"""The licence of weights that nobody named one for."""
+"""The licence of weights if neither timm nor their folder names one."""
 _HARMLESS = (
     "img_size",
     "num_classes",
@@ -44,27 +44,27 @@ _HARMLESS = (
     "drop_path_rate",
     "dynamic_img_size",
 )
-"""Arguments in a folder's config.json that leave the network as its name says."""
+"""Arguments in a folder's config.json that do not change the network which the name builds."""
 
 
 @dataclass(frozen=True)
 class WeightPixels:
-    """What the pixels looked like when weights were trained; None where nobody says."""
+    """How pixels were normalised and scaled when weights were trained. None means unknown."""
 
     mean: tuple[float, ...] | None = None
-    """Of pixels in 0..1: one number, or one per channel."""
+    """Mean of pixels in 0..1: one number, or one per channel."""
     std: tuple[float, ...] | None = None
     size: int | None = None
     """Side of the square that the encoder saw."""
     share: float | None = None
-    """Of the short side of a picture that it saw: timm's crop_pct."""
+    """The share of a picture's short side that it saw: timm's crop_pct."""
     interpolation: str | None = None
     """bilinear or bicubic: how views were scaled."""
     resample: str | None = None
     """bilinear or bicubic: how files were scaled."""
 
     def short_side(self, size: int) -> int | None:
-        """The short side of a picture of which a middle of this size is cut out, as timm does it.
+        """The short side to scale a picture to, before its middle of this size is cut out.
 
         >>> WeightPixels(share=0.95).short_side(224), WeightPixels(share=1.0).short_side(518)
         (235, 518)
@@ -73,11 +73,11 @@ class WeightPixels:
 
 
 def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
-    """Give an encoder the weights in a file or folder; its classifier, if any, is left out.
+    """Load the weights in a file or folder into an encoder. Those of a classifier are ignored.
 
     Args:
-        encoder: of timm without a classifier, or ours.
-        name: of the encoder, for timm's own way to read older files of it.
+        encoder: a network of timm without its classifier, or one of ours.
+        name: name of the encoder; timm converts older files by it.
         path: a .safetensors file, a folder as timm and the hub save them, or a run folder.
     """
     file = weights_file(path)
@@ -110,7 +110,7 @@ def load_weights(encoder: nn.Module, name: str, path: str | Path) -> None:
 
 
 def _advice(file: Path, name: str) -> str:
-    """What to do about weights that do not fit."""
+    """Advice about weights that do not fit."""
     content, named = _folder_config(file.parent), named_encoder(file)
     if named is not None and named != name:
         return f"Its config.json names --encoder {named}."
@@ -123,7 +123,7 @@ def _advice(file: Path, name: str) -> str:
 
 
 def _check_arguments(file: Path) -> None:
-    """Raise if the folder of a file says that its network is built with other arguments."""
+    """Raise if the folder of a file says that its network was built with further arguments."""
     given = _folder_config(file.parent).get("model_args") or {}
     if other := sorted(set(given) - set(_HARMLESS)):
         shown = ", ".join(f"{key}={given[key]!r}" for key in other)
@@ -135,7 +135,7 @@ def _check_arguments(file: Path) -> None:
 
 
 def fill_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load weights; those of another model raise ValueError with the first difference."""
+    """Load weights. If they belong to another model, raise ValueError with the first difference."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -144,11 +144,11 @@ def fill_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def weights_file(path: str | Path) -> Path:
-    """The file of weights at a path, which may be a folder; raises if there is none."""
+    """The file of weights at a path, which may be a folder. Raises if there is none."""
     path = Path(path)
     if path.is_file():
         return path
-    folders = [path, *sorted(path.glob("snapshots/*"))]  # the latter in the hub's cache
+    folders = [path, *sorted(path.glob("snapshots/*"))]  # the hub's cache has snapshots
     for file in (folder / _NAME for folder in folders):
         if file.is_file():
             return file
@@ -159,10 +159,10 @@ def weights_file(path: str | Path) -> Path:
 
 
 def published_weights(name: str) -> dict[str, Any]:
-    """Settings of timm's create_model that find the published weights without waiting.
+    """Settings for timm's create_model to load the published weights. Raises if out of reach.
 
-    Weights in the Hugging Face cache are read without asking the server. Others need a server that
-    answers within seconds.
+    Weights in the Hugging Face cache are read without asking the server. For others, the server
+    must answer within seconds.
     """
     import timm
     from huggingface_hub import constants, try_to_load_from_cache
@@ -191,10 +191,10 @@ def published_weights(name: str) -> dict[str, Any]:
 
 
 def pixels_of_weights(name: str, channels: int, path: str | Path | None = None) -> WeightPixels:
-    """What an encoder's pixels were, as its folder or timm says.
+    """How the pixels of an encoder were prepared, as its folder or timm says.
 
-    A file with the names of the paper's released code has mean and std 0.5, as that code. Other
-    numbers of channels than 3 have the average of the three.
+    A file of the paper's released code, known by its tensor names, has mean and std 0.5. If there
+    are not 3 channels, mean and std are averages over the three.
 
     >>> pixels_of_weights("resnet18", 3)  # doctest: +ELLIPSIS
     WeightPixels(mean=(0.485, 0.456, 0.406), ..., size=224, share=0.95, interpolation='bicubic', ...
@@ -223,7 +223,7 @@ def pixels_of_weights(name: str, channels: int, path: str | Path | None = None) 
 
 
 def _of_run(model: Mapping[str, Any], channels: int) -> WeightPixels:
-    """The pixels of one of our runs, by its model; signals and tables have none."""
+    """How the pixels of one of our runs were prepared; None throughout for signals and tables."""
     augment, files = model["augment"], model.get("preprocessing") or {}
     size, short = augment.get("size"), augment.get("short_side")
     return WeightPixels(
@@ -244,21 +244,21 @@ def _per_channel(values: Any, channels: int) -> tuple[float, ...] | None:
 
 
 def named_encoder(path: str | Path) -> str | None:
-    """The encoder that config.json beside some weights names; None if it names none."""
+    """The encoder that the config.json beside some weights names, or None."""
     content = _folder_config(weights_file(path).parent)
     name = content.get("architecture") or content.get("model", {}).get("encoder")
     return name if isinstance(name, str) and name != "own" else None
 
 
 def about_weights(name: str, path: str | Path | None = None) -> dict[str, str]:
-    """Where weights are from and under which licence, as timm or the folder says it."""
+    """The source and the licence of weights, as timm or their folder says."""
     if path is None:
         known = _timm_config(name)
         source = f"timm {name}" + (f".{known.tag}" if known is not None and known.tag else "")
         return {"source": source, "license": str((known and known.license) or UNKNOWN)}
     folder = weights_file(path).parent
     content = _folder_config(folder)
-    if isinstance(before := content.get("weights"), dict):  # a run that started from some itself
+    if isinstance(before := content.get("weights"), dict):  # a run that started from other weights
         licence = str(before.get("license", UNKNOWN))
     else:
         licence = (content.get("pretrained_cfg") or {}).get("license") or _card_licence(folder)
@@ -266,7 +266,7 @@ def about_weights(name: str, path: str | Path | None = None) -> dict[str, str]:
 
 
 def _card_licence(folder: Path) -> str:
-    """The licence in the header of a model card, README.md as the hub has it; "" for none."""
+    """The licence in the header of a model card, README.md in the hub's format; "" if none."""
     card = folder / "README.md"
     lines = (
         card.read_text(encoding="utf-8", errors="replace").splitlines() if card.is_file() else []
@@ -282,7 +282,7 @@ def _card_licence(folder: Path) -> str:
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
-    """All tensors of a .safetensors file by name; anything else is refused."""
+    """All tensors of a .safetensors file by name. Raises for other files."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -300,7 +300,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def _read(file: Path) -> dict[str, Tensor]:
-    """The tensors of an encoder, by its own names."""
+    """The tensors of an encoder, without the prefixes that a surrounding module added."""
     tensors = read_safetensors(file)
     for prefix in _PREFIXES:
         if any(key.startswith(prefix) for key in tensors):
@@ -310,7 +310,7 @@ def _read(file: Path) -> dict[str, Tensor]:
 
 
 def _is_released(file: Path) -> bool:
-    """Whether the paper's released code gave a file its names; our models have an input_shift."""
+    """Whether a file has the tensor names of the paper's released code, not those of our models."""
     from safetensors import SafetensorError, safe_open
 
     if file.suffix != ".safetensors":
@@ -318,20 +318,20 @@ def _is_released(file: Path) -> bool:
     try:
         with safe_open(file, framework="pt") as opened:
             names = set(opened.keys())
-    except SafetensorError:  # loading says so
+    except SafetensorError:  # loading the file will raise a clear error
         return False
     return any(name in names for name in _RELEASED) and "input_shift" not in names
 
 
 def _timm_config(name: str) -> Any:
-    """What timm knows about the weights of a model; None for a model that is not timm's."""
+    """Timm's settings for the weights of a model; None if timm does not have the model."""
     import timm
 
     return timm.get_pretrained_cfg(name) if timm.is_model(name) else None
 
 
 def _convert(name: str) -> Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]]:
-    """Timm's function that brings older files and other input sizes of a model into its form."""
+    """Timm's function that converts weights from older files, and for other input sizes."""
     import timm
 
     module = sys.modules[timm.models.model_entrypoint(name).__module__]
@@ -353,10 +353,10 @@ def _folder_config(folder: Path) -> dict[str, Any]:
 
 
 def _unreachable(address: str) -> str:
-    """Why a server does not answer; empty if it does, even if only to refuse."""
+    """Why a server does not answer; "" if it does, even with an error."""
     request = urllib.request.Request(address, method="HEAD")
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE):
+        with urllib.request.urlopen(request, timeout=_TIMEOUT):
             return ""
     except urllib.error.HTTPError:
         return ""
