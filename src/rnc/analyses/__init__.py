@@ -1,1 +1,1 @@
-"""What `rnc evaluate --with` computes about a finished run."""
+"""The analyses of a finished run, which `rnc evaluate --with` runs."""

@@ -1,8 +1,9 @@
-"""Where a run errs: by subgroup, by value of the target, inside and outside of ranges.
+"""Errors of a run: by subgroup, by value of the target, inside and outside of ranges.
 
-Errors are absolute. With several targets they are pooled; only `target_errors` takes each target
-by itself. Every mean has a 95 % interval; see `mean_interval`. Where samples have weights, means
-are weighted, and n counts samples; in a group without weight they count alike.
+Errors are absolute, and averaged over the targets; only `targets` takes each target by itself.
+Every mean has a 95 % interval if there are two samples or more; see `mean_interval`. If samples
+have weights, means are weighted, but n counts samples. If all weights of a group are 0, its samples
+count equally.
 """
 
 import math
@@ -21,13 +22,13 @@ from rnc.run.predictions import SUBGROUP_SUFFIX
 
 TARGET_BINS = 20
 RESAMPLES_OF_GROUPS = 2000
-"""More than for a score of all samples: a small group has a wide interval."""
+"""More than for a score of all samples, since a small group has a wide interval."""
 LARGE_GROUP = 20
-"""Samples that a group needs to be called the worst."""
+"""Samples that a group needs to count for the worst group and the gap."""
 
 
 def mean_error(errors: NDArray[Any], weights: Columns | None = None) -> dict[str, Any]:
-    """Number and mean of absolute errors (n,), and the mean's interval, None where there is none.
+    """Number and mean of absolute errors (n,), and ends of the mean's interval, None if undefined.
 
     Weights are (n,).
 
@@ -53,8 +54,8 @@ def score_intervals(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
     intervals = {"mae": mean_interval(errors, weights=weights)}
     usual = r2_interval(prediction, run.truth, weights=weights)
     if usual is not None and "r2" in scores:
-        # The paper's R2 divides by the spread around the training mean. Its interval is as wide as
-        # that of the usual R2, and lies around the paper's value.
+        # The paper's R2 divides by the spread around the training mean. Its interval is taken to be
+        # that of the usual R2, shifted by the difference of the two values.
         shift = scores["r2"] - r2(prediction, run.truth, weights=weights)
         intervals["r2"] = Interval(usual.low + shift, usual.high + shift)
     if run.train_targets is not None and len(run.targets) == 1:
@@ -77,7 +78,7 @@ def _part(weights: Columns | None, chosen: NDArray[np.bool_]) -> Columns | None:
 
 
 def subgroups(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """Error of every group of every subgroup column, the worst group, and worst minus best."""
+    """The error of every group of each subgroup column, the worst group, and worst minus best."""
     errors, weights = run.errors.mean(axis=1), run.predictions.weights
     return AnalysisResult(
         {
@@ -90,9 +91,9 @@ def subgroups(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
 def group_errors(
     errors: NDArray[Any], codes: NDArray[np.int64], names: list[str], weights: Columns | None = None
 ) -> dict[str, Any]:
-    """The groups with their errors; worst and gap are among those of at least 20 samples.
+    """The errors of all groups, the worst group, and its gap to the best group.
 
-    Where no group has so many, all of them count.
+    "worst" and "gap" are about groups of at least 20 samples, or about all groups if none has 20.
 
     >>> result = group_errors(np.array([1.0, 3.0, 7.0]), np.array([0, 0, 1]), ["a", "b"])
     >>> result["worst"], result["gap"], result["groups"][1]
@@ -110,7 +111,7 @@ def group_errors(
 
 
 def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """How well every subgroup column can be read from the features."""
+    """How well a linear probe predicts each subgroup column from the features."""
     scores = {}
     for name, groups in subgroup_columns(run).items():
         score = readable(run.features, groups.at(run.rows))
@@ -125,13 +126,13 @@ def readable_columns(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
 
 
 def subgroup_columns(run: RunFolder) -> dict[str, Groups]:
-    """The subgroup columns that the evaluation made groups of."""
+    """The subgroup columns for which scores.json has groups."""
     scored, columns = run.scores["subgroups"], {}
     for name, texts in run.subgroups.items():
         key = name
         while key not in scored and key.endswith(
             SUBGROUP_SUFFIX
-        ):  # added where a target has the name
+        ):  # `predictions_frame` adds it if the name is taken
             key = key.removesuffix(SUBGROUP_SUFFIX)
         if key in scored:
             columns[name] = groups_named(texts, list(scored[key]))
@@ -148,7 +149,7 @@ def subgroup_columns(run: RunFolder) -> dict[str, Groups]:
 
 
 def targets(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """Error against the value of every target, with the number of training labels there."""
+    """The error in bins of each target, with the number of training labels in each bin."""
     return AnalysisResult(
         {
             name: target_errors(
@@ -168,13 +169,13 @@ def target_errors(
     train: NDArray[Any] | None,
     weights: Columns | None = None,
 ) -> dict[str, Any]:
-    """Error in about 20 bins of a target, by name: edges, n, mae, low, high, n_train.
+    """The error in at most 20 bins of a target, by name: edges, n, mae, low, high, n_train.
 
     Args:
         errors: one absolute error per sample, (n,).
         truth: the target of each, (n,).
-        train: targets of the training samples, (m,); without, n_train is None.
-        weights: what each sample counts, (n,).
+        train: targets of the training samples, (m,); if None, n_train is None.
+        weights: the weight of each sample, (n,).
 
     >>> bins = target_errors(np.array([1.0, 3.0]), np.array([4.0, 5.0]), np.array([4, 4, 6]))
     >>> bins["edges"], bins["mae"], bins["n_train"]
@@ -193,7 +194,8 @@ def target_errors(
 def bin_edges(values: NDArray[Any]) -> Columns:
     """Edges of at most 20 bins of one width over the values: (n,) -> (b + 1,).
 
-    Bins of whole numbers hold equally many of them, or a target such as age would look uneven.
+    If all values are whole numbers, every bin covers the same number of them. Otherwise the counts
+    of a target such as age would look uneven.
 
     >>> bin_edges(np.array([0.0, 1.5, 2.0])).tolist()[:3]
     [0.0, 0.1, 0.2]
@@ -217,7 +219,7 @@ def _bins(values: NDArray[Any], edges: Columns) -> NDArray[np.int64]:
 
 
 def unseen(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """Error inside and outside the ranges of the first target that training has seen."""
+    """The error inside and outside the ranges of the first target that training has seen."""
     name, values = run.targets[0], run.truth[:, 0]
     if not options.seen:
         raise DoesNotApply(

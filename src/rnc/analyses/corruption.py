@@ -1,18 +1,18 @@
-"""Corrupted images, and how a model fares on them: 19 types at 5 severities.
+"""Corrupted images, and the errors of a model on them: 19 types at 5 severities.
 
     corrupt(images, "fog", 3)           uint8 images -> uint8 images
     corruption_scores(model, x, y)      yields the error for every type and severity
     mean_over_types(scores)             one number per severity, as in the paper
 
 The types and constants are those of ImageNet-C (Hendrycks and Dietterich, 2019,
-https://arxiv.org/abs/1903.12261) in the version for images of any size, here for a whole batch on
-its device. An image gets the same corruption whatever batch it comes in and whatever the device.
+https://arxiv.org/abs/1903.12261) in its version for images of any size. Here they work on a whole
+batch, on its device. The corruption of an image does not depend on its batch or on the device.
 
 ImageNet-C was tuned on images of 224 pixels. Its lengths (radii, shifts, drops) are pixels here
-too, whatever the size of the images: the same severity hides more of a small image. Only the field
-of elastic_transform and the clouds of fog scale with the image. Scores of models are comparable if
-their images have one size. Two things differ from the original: the ice of frost is computed, not
-photographed, and results are rounded to the nearest grey level, not cut off.
+too, for images of any size, so the same severity hides more of a small image. Only the field of
+elastic_transform and the clouds of fog scale with the image. So compare scores only between models
+with images of the same size. Two things differ from the original: the ice of frost is computed, not
+photographed, and results are rounded to the nearest grey level, not rounded down.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,7 +45,7 @@ from rnc.metrics import Values, as_columns, mae
 from rnc.model import Regressor
 
 CorruptionFunction = Callable[[Tensor, int, Draws], Tensor]
-"""Images in 0..1, (n, c, h, w); severity 1..5; random numbers -> images, clipped to 0..1 later."""
+"""Images in 0..1 (n, c, h, w), severity 1..5, random numbers -> images, clipped to 0..1 later."""
 
 CORRUPTIONS: dict[str, CorruptionFunction] = {
     "gaussian_noise": gaussian_noise,
@@ -72,23 +72,23 @@ SEVERITIES = (1, 2, 3, 4, 5)
 LEAST_SIDE = 32
 NEEDS_COLOUR = "saturate"
 
-CHUNK_ON_CPU = 2**20  # numbers at a time that stay in a processor's cache
-CHUNK_ON_GPU = 2**24  # keeps a GPU busy, and its memory free for the model
+CHUNK_ON_CPU = 2**20  # values per chunk: they fit into the cache of a CPU
+CHUNK_ON_GPU = 2**24  # keeps a GPU busy, and leaves its memory to the model
 
 
 @torch.no_grad()
 def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, start: int = 0) -> Tensor:
     """Corrupted images: uint8 (n, c, h, w) -> uint8 (n, c, h, w), on the same device.
 
-    Severities share the random numbers of an image: it has the same noise at each, only stronger.
+    An image has the same random numbers at every severity.
 
     Args:
         images: with 1 or 3 channels, at least 32 pixels high and wide. saturate needs 3 channels.
         name: a key of CORRUPTIONS.
         severity: 1 to 5.
-        seed: of the random numbers.
-        start: place of the first image in the dataset. Chunks of a dataset that are given theirs
-            are corrupted as the whole would be.
+        seed: seed of the random numbers.
+        start: index of the first image in the dataset. With it, a chunk of a dataset is corrupted
+            in the same way as inside the whole dataset.
 
     >>> faces = torch.randint(0, 256, (8, 3, 64, 48), dtype=torch.uint8)
     >>> foggy = corrupt(faces, "fog", 3)
@@ -112,7 +112,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, start: i
             x = CORRUPTIONS[name](
                 part.float() / 255, severity, Draws(name, seed, places, part.device)
             )
-        # Many exact results lie halfway between two levels: devices must agree where these go.
+        # Many exact results are halfway between two levels. All devices must round them alike.
         corrupted[i : i + chunk] = (255 * x + 0.501).clamp(0, 255).byte()
     return corrupted
 
@@ -136,16 +136,16 @@ def corruption_scores(
     measure: Callable[[Values, Values], float] = mae,
     batch_size: int = 256,
 ) -> Iterator[CorruptionScore]:
-    """Yields the error of a model for every type and severity, types in the outer loop.
+    """Yields the error of a model for every type and severity; types are the outer loop.
 
     Args:
-        model: the model as it is; images are corrupted on its device.
+        model: a trained model; images are corrupted on its device.
         x: uint8 images (n, c, h, w), as for `Regressor.predict_prepared`.
         targets: (n,) or (n, t).
         names: keys of CORRUPTIONS; all by default. Leave out saturate for grey images.
-        severities: of 1 to 5.
-        seed: of the random numbers of the corruptions.
-        measure: an error of predictions and targets, both (n, t).
+        severities: some of 1 to 5.
+        seed: seed of the random numbers of the corruptions.
+        measure: the error as a function of predictions and targets, both (n, t).
         batch_size: images at a time.
     """
     truth = as_columns(targets, "targets")
@@ -176,7 +176,7 @@ def corruption_scores(
 
 
 def mean_over_types(scores: Iterable[CorruptionScore]) -> dict[int, float]:
-    """The mean error over the types, by severity.
+    """The mean error over the types for each severity.
 
     >>> mean_over_types([CorruptionScore("fog", 1, 4.0), CorruptionScore("snow", 1, 5.0)])
     {1: 4.5}

@@ -1,6 +1,6 @@
-"""Blur of a lens, a pane or a movement: gaussian, defocus, glass, motion, zoom.
+"""Blur by a lens, glass or movement: gaussian, defocus, glass, motion, zoom.
 
-Images are floats in 0..1 of shape (n, c, h, w). Radii, deviations and shifts are pixels.
+Images are floats in 0..1 of shape (n, c, h, w). Radii, deviations and shifts are in pixels.
 """
 
 import math
@@ -13,22 +13,22 @@ from rnc.analyses.corruption_draws import Draws
 
 
 def gaussian_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """The mean under a bell."""
+    """A mean around every pixel, weighted by a Gaussian."""
     return smooth(x, (1.0, 2.0, 3.0, 4.0, 6.0)[severity - 1])
 
 
 def defocus_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """The mean under a disk with soft edges, which is the opening of a lens."""
+    """The mean over a disk with soft edges around every pixel, like the opening of a lens."""
     radius, softness = ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5))[severity - 1]
     return convolve(x, _disk(radius, softness))
 
 
 def glass_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """Pixels replaced by near ones, between two gaussian blurs.
+    """Pixels replaced by pixels nearby, between two gaussian blurs.
 
-    One after the other, from the bottom right, each pixel takes the value of one up to `reach`
-    away, which may have been replaced itself. The original's code means to swap the two, but
-    loses one of them: so this is what it computes.
+    From the bottom right on, each pixel takes the value of a pixel at most `reach` rows and columns
+    away. That pixel may have been replaced before. The original's code intends to swap the two
+    pixels, but loses one value, so in fact it computes the same as this.
     """
     options = ((0.7, 1, 2), (0.9, 2, 1), (1.0, 2, 3), (1.1, 3, 2), (1.5, 4, 2))
     sigma, reach, rounds = options[severity - 1]
@@ -41,13 +41,13 @@ def glass_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
 
 
 def motion_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """A smear to one side, at most 45 degrees from the horizontal."""
+    """A smear in one direction, at most 45 degrees from the horizontal."""
     radius, sigma = ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0))[severity - 1]
     return smear(x, radius, sigma, draws.uniform(low=-45.0, high=45.0))
 
 
 def zoom_blur(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """The mean of the image and of enlargements of its middle, the first by 1."""
+    """The mean of the image and enlargements of its middle, the first by the factor 1."""
     # The original's first range ends at 1.11 and, by a rounding error, includes it.
     last, step = ((12, 1), (16, 1), (21, 2), (26, 2), (31, 3))[severity - 1]
     layers = [1 + percent / 100 for percent in range(0, last, step)]
@@ -63,7 +63,7 @@ def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def smooth(x: Tensor, sigma: float) -> Tensor:
-    """Gaussian blur; the border pixels go on outside. The bell is cut off at four deviations."""
+    """Gaussian blur, cut off at four deviations; border pixels are repeated outside the image."""
 
     def matrix(length: int) -> Tensor:
         radius = int(4 * sigma + 0.5)
@@ -79,7 +79,7 @@ def smooth(x: Tensor, sigma: float) -> Tensor:
 def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     """Weighted sums around every pixel; the image is mirrored at its border pixels.
 
-    By Fourier transforms, which take a tenth of the time of conv2d for the larger kernels.
+    It uses Fourier transforms. For the larger kernels, they take a tenth of the time of conv2d.
     """
     side = kernel.shape[0] // 2
     around = pad(x, (side, side, side, side), mode="reflect")
@@ -90,19 +90,19 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def smear(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
-    """Motion blur: the mean of shifted copies, with weights that fall like half a bell.
+    """Motion blur: a mean of shifted copies, whose weights fall like one side of a Gaussian.
 
     Args:
         x: (n, c, h, w).
         radius: half the length of the smear.
-        sigma: standard deviation of the bell.
+        sigma: standard deviation of the Gaussian.
         degrees: direction for each image: (n,).
     """
     n, c, h, w = x.shape
     steps = torch.arange(2 * radius + 1.0)
     weights = torch.exp(-0.5 * (steps / sigma) ** 2)
     weights /= weights.sum()
-    angle = torch.deg2rad(degrees.cpu()).double()[:, None]  # rounds alike on all devices
+    angle = torch.deg2rad(degrees.cpu()).double()[:, None]  # rounds the same way on all devices
     down = (steps * angle.sin() - 0.5).ceil().long().to(x.device)
     right = (steps * angle.cos() - 0.5).ceil().long().to(x.device)
     row, column = torch.arange(h, device=x.device), torch.arange(w, device=x.device)
@@ -116,7 +116,7 @@ def smear(x: Tensor, radius: int, sigma: float, degrees: Tensor) -> Tensor:
 
 
 def enlarge(x: Tensor, factor: float) -> Tensor:
-    """The middle of the image, enlarged to its size by linear interpolation."""
+    """The middle of the image, enlarged to the size of the image by linear interpolation."""
 
     def matrix(length: int) -> Tensor:
         part = math.ceil(length / factor)
@@ -129,7 +129,7 @@ def enlarge(x: Tensor, factor: float) -> Tensor:
 
 
 def _disk(radius: int, softness: float) -> Tensor:
-    """A disk of sum 1 in a square kernel, smoothed by a small bell."""
+    """A square kernel with a disk of sum 1, smoothed by a small Gaussian."""
     side = max(radius, 8)
     squares = torch.arange(-side, side + 1) ** 2
     disk = (squares[:, None] + squares <= radius**2).float()
@@ -139,10 +139,11 @@ def _disk(radius: int, softness: float) -> Tensor:
 
 
 def _shuffle(chance: Tensor, reach: int) -> Tensor:
-    """For each pixel, the one whose value it ends up with: (n, 2, h, w) in 0..1 -> (n, h * w).
+    """For each pixel, the index of the one whose value it gets: (n, 2, h, w) in 0..1 -> (n, h * w).
 
-    What the definition does pixel by pixel is done for all at once: a pixel points at its source,
-    or on to the source's own if that was replaced before; pointers are followed by doubling.
+    The definition replaces one pixel after the other; here all are replaced at once. If the source
+    of a pixel was replaced before, the pixel points to it. The source at the end of such a chain of
+    pointers gives the value. Pointer doubling finds the ends of all chains.
     """
     h, w = chance.shape[2:]
     row = torch.arange(h, device=chance.device)[:, None]

@@ -1,4 +1,4 @@
-"""Changes of light, shape and storage: brightness, contrast, saturate, elastic, pixelate, jpeg.
+"""Changes of light, shape and file: brightness, contrast, saturate, elastic, pixelate, jpeg.
 
 Images are floats in 0..1 of shape (n, c, h, w).
 """
@@ -17,14 +17,14 @@ from rnc.analyses.corruption_draws import Draws
 
 
 def brightness(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """V of HSV raised: the largest channel grows, the others in proportion."""
+    """A larger V of HSV: the largest channel grows, and the others in proportion."""
     value = x.amax(dim=1, keepdim=True)
     raised = (value + severity / 10).clamp(max=1.0)
     return torch.where(value > 0, x / value.clamp(min=1e-6) * raised, raised)
 
 
 def contrast(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """Every channel drawn towards its mean over the image."""
+    """Every channel moved towards its mean over the image."""
     mean = x.mean(dim=(2, 3), keepdim=True)
     return mean + (x - mean) * (0.4, 0.3, 0.2, 0.1, 0.05)[severity - 1]
 
@@ -32,11 +32,11 @@ def contrast(x: Tensor, severity: int, draws: Draws) -> Tensor:
 def saturate(x: Tensor, severity: int, draws: Draws) -> Tensor:
     """S of HSV scaled and shifted: less colour at severities 1 and 2, more from 3 on.
 
-    A grey pixel, which has no hue, counts as red: severities 4 and 5 colour it.
+    A grey pixel has no hue and counts as red, so severities 4 and 5 give it a colour.
     """
     factor, shift = ((0.3, 0.0), (0.1, 0.0), (2.0, 0.0), (5.0, 0.1), (20.0, 0.2))[severity - 1]
     value = x.amax(dim=1, keepdim=True)
-    below = value - x  # 0, something between, and saturation * value
+    below = value - x  # 0 for the largest channel, saturation * value for the smallest
     chroma = below.amax(dim=1, keepdim=True)
     red = torch.tensor([0.0, 1.0, 1.0], device=x.device).view(1, 3, 1, 1)
     hue = torch.where(chroma > 0, below / chroma.clamp(min=1e-6), red)
@@ -45,7 +45,7 @@ def saturate(x: Tensor, severity: int, draws: Draws) -> Tensor:
 
 
 def elastic_transform(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """Every pixel moved by a smooth random field, which scales with the shorter side."""
+    """Every pixel moved by a smooth random field that scales with the shorter side."""
     strength = (12.5, 16.25, 21.25, 25.0, 30.0)[severity - 1]
     h, w = x.shape[2:]
     side = min(h, w)
@@ -58,7 +58,7 @@ def elastic_transform(x: Tensor, severity: int, draws: Draws) -> Tensor:
 
 
 def pixelate(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """The image made small by averaging boxes of pixels, and large again by repeating them."""
+    """The image reduced by averaging boxes of pixels, and enlarged again by repeating pixels."""
     scale = (0.6, 0.5, 0.4, 0.3, 0.25)[severity - 1]
 
     def matrix(length: int) -> Tensor:
@@ -74,7 +74,7 @@ def pixelate(x: Tensor, severity: int, draws: Draws) -> Tensor:
 
 
 def jpeg_compression(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """Written as a JPEG file and read again, on the CPU, one image after the other."""
+    """Each image written as a JPEG file and read again, one after the other on the CPU."""
     quality = (25, 18, 15, 10, 7)[severity - 1]
     images = (255 * x).round().byte().permute(0, 2, 3, 1).cpu().numpy()
     stored = np.stack([_through_jpeg(image, quality) for image in images])

@@ -7,16 +7,16 @@ from torch import Tensor
 
 
 class Draws:
-    """Random numbers that depend on the seed, the name and the place of an image, not on its batch.
+    """Random numbers that depend on the seed, the name and the index of an image, not on its batch.
 
-    They are drawn on the CPU, so that every device gets the same ones. This is the one loop over
-    images: a torch.Generator cannot be asked for the numbers of the 700th image only.
+    They are drawn on the CPU, so that every device gets the same numbers. Each image has its own
+    torch.Generator, since one for all images could not skip to the numbers of the 700th.
 
     Args:
         name: what the numbers are for; another name gives other numbers.
         seed: another seed gives other numbers.
-        places: of the images in their dataset.
-        device: where the numbers are needed.
+        places: indices of the images in their dataset.
+        device: the device that the numbers are moved to.
 
     >>> Draws("fog", 0, range(5, 8), torch.device("cpu")).uniform(32, 32).shape
     torch.Size([3, 32, 32])
@@ -27,7 +27,7 @@ class Draws:
         self._device = device
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Uniform numbers in low..high, without high: (n, *shape)."""
+        """Uniform numbers from low up to, but not including, high: (n, *shape)."""
         drawn = torch.empty(len(self._streams), *shape, dtype=torch.float32)
         for row, stream in zip(drawn, self._streams, strict=True):
             row.uniform_(generator=stream)
@@ -42,6 +42,6 @@ class Draws:
 
 
 def _key(name: str, seed: int, place: int) -> int:
-    """A seed for torch, which looks at 32 bits of it and wants them well mixed."""
+    """A seed for torch: 32 well-mixed bits, since torch uses no more."""
     digest = hashlib.blake2b(f"{name} {seed} {place}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "little")

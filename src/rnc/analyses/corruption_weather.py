@@ -1,7 +1,7 @@
 """Weather: snow, frost, fog, and spatter of water or mud.
 
-Images are floats in 0..1 of shape (n, c, h, w). On grey images, coloured things have the grey of
-their colour. Flakes, crystals and drops have fixed sizes in pixels; clouds span the image.
+Images are floats in 0..1 of shape (n, c, h, w). On grey images, coloured parts become the
+grey of their colour. Flakes, crystals and drops have fixed sizes in pixels; clouds span the image.
 """
 
 import torch
@@ -20,7 +20,7 @@ CELL = 16  # pixels between two frost crystals
 
 
 def snow(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """A whitened image, under flakes that fall down and the same ones upside down."""
+    """A whitened image under falling flakes, and the same flakes turned by 180 degrees."""
     options = (
         (0.1, 0.3, 3.0, 0.5, 10, 4.0, 0.8),
         (0.2, 0.3, 2.0, 0.5, 12, 4.0, 0.7),
@@ -39,14 +39,14 @@ def snow(x: Tensor, severity: int, draws: Draws) -> Tensor:
 def frost(x: Tensor, severity: int, draws: Draws) -> Tensor:
     """A weighted sum of the image and of ice.
 
-    The ice is computed by `_ice`, with about the mean and spread of the original's photos.
+    `_ice` computes the ice. It has about the mean and spread of the original's photos.
     """
     image, ice = ((1.0, 0.4), (0.8, 0.6), (0.7, 0.7), (0.65, 0.7), (0.6, 0.75))[severity - 1]
     return image * x + ice * _coloured(_ice(draws, *x.shape[2:]), ICE, x.shape[1])
 
 
 def fog(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """The image under a cloud, darkened so that none of it is brighter than the image was."""
+    """The image under a cloud, darkened so that no pixel is brighter than the brightest before."""
     options = ((1.5, 2.0), (2.0, 2.0), (2.5, 1.7), (2.5, 1.5), (3.0, 1.4))
     density, decay = options[severity - 1]
     brightest = x.amax(dim=(1, 2, 3), keepdim=True)
@@ -55,7 +55,7 @@ def fog(x: Tensor, severity: int, draws: Draws) -> Tensor:
 
 
 def spatter(x: Tensor, severity: int, draws: Draws) -> Tensor:
-    """Drops of water that shine at their rims; from severity 4 on, spots of mud."""
+    """Drops of water with shiny rims; from severity 4 on, spots of mud instead."""
     options = (
         (0.65, 0.3, 4.0, 0.69, 0.6),
         (0.65, 0.3, 3.0, 0.68, 0.6),
@@ -86,7 +86,7 @@ def _grey(x: Tensor) -> Tensor:
 
 
 def _coloured(layer: Tensor, colour: tuple[float, float, float], channels: int) -> Tensor:
-    """A layer (n, 1, h, w) in a colour, or in the grey of it: (n, c, h, w)."""
+    """A layer (n, 1, h, w) in a colour, or in the grey of the colour: (n, c, h, w)."""
     tone = torch.tensor(colour, device=layer.device).view(1, 3, 1, 1)
     return layer * (tone if channels == 3 else _grey(tone))
 
@@ -97,8 +97,9 @@ def _coloured(layer: Tensor, colour: tuple[float, float, float], channels: int) 
 def _clouds(draws: Draws, h: int, w: int, decay: float) -> Tensor:
     """Plasma in 0..1 by midpoint displacement on a torus: (n, 1, h, w).
 
-    A grid of side 2^k is refined level by level. A new point is the mean of the four around it,
-    first diagonally, then straight, and a random number whose range falls by decay^2 per level.
+    A grid of side 2^k is refined level by level. A new point is the mean of its four neighbours,
+    first the diagonal ones, then the straight ones, plus a random number. The range of the random
+    numbers is divided by decay^2 per level.
     """
     side = 1 << (max(h, w) - 1).bit_length()
     noise = draws.uniform(side, side, low=-1.0, high=1.0)
@@ -120,10 +121,10 @@ def _clouds(draws: Draws, h: int, w: int, decay: float) -> Tensor:
 
 
 def _ice(draws: Draws, h: int, w: int) -> Tensor:
-    """Frost on a window, 0 for none: crystals with bright seams on a plasma: (n, 1, h, w).
+    """Frost on a window, crystals with bright edges on a plasma; 0 is no frost: (n, 1, h, w).
 
-    The crystals are cells around scattered points. A cell is darker at its middle and has its own
-    brightness.
+    The crystals are cells around scattered points. Each cell is darker at its middle, and has its
+    own brightness.
     """
     first, second, own = _cells(draws.uniform(3, -(-h // CELL) + 2, -(-w // CELL) + 2))
     crystals = 0.5 * torch.exp((first - second) / 2) + 0.3 * first / CELL + 0.3 * own
@@ -137,14 +138,14 @@ def _cells(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
     Args:
         points: row, column and brightness of one point in each square of a grid, in 0..1: (n, 3,
-            rows + 2, columns + 2). The squares at the border lie outside of the image.
+            rows + 2, columns + 2). The squares at the border of the grid are outside the image.
     """
     down_to, across_to = points.shape[2] - 2, points.shape[3] - 2
     row = torch.arange(down_to * CELL, device=points.device)[:, None] % CELL
     column = torch.arange(across_to * CELL, device=points.device) % CELL
     first = torch.full((len(points), len(row), len(column)), 1e6, device=points.device)
     second, own = first, first
-    for down in range(3):  # the two nearest points are in the squares around, nearly always
+    for down in range(3):  # the two nearest points are nearly always in these squares
         for across in range(3):
             square = points[:, :, down : down + down_to, across : across + across_to]
             near = square.repeat_interleave(CELL, dim=2).repeat_interleave(CELL, dim=3)
@@ -162,21 +163,21 @@ def _cells(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _rims(wet: Tensor) -> Tensor:
-    """How much the light of drops shows, 0..255: their distance from a rim, embossed.
+    """The brightness of the shine of drops, 0..255: the distance from the nearest rim, embossed.
 
-    The rims are the pixels of drops that lie beside a dry one; the original's edge detector finds
-    about the same.
+    The rims are the wet pixels with a dry neighbour. The original's edge detector finds about the
+    same pixels.
     """
     cross = torch.tensor([[0.0, 1, 0], [1, 1, 1], [0, 1, 0]], device=wet.device)
     distance = _distance(wet & (convolve(wet.float(), cross) < 4.5), 20)
     third = torch.full((3, 3), 1 / 9, device=wet.device)
-    levels = (convolve(distance, third) + 1e-3).floor()  # the same on all devices
+    levels = (convolve(distance, third) + 1e-3).floor()  # gives the same levels on all devices
     emboss = torch.tensor([[-2.0, -1, 0], [-1, 1, 1], [0, 1, 2]], device=wet.device)
     return convolve(convolve(_equalised(levels), emboss).clamp(0, 255), third)
 
 
 def _distance(goal: Tensor, limit: int) -> Tensor:
-    """Euclidean distance of every pixel to the nearest that is True, at most limit."""
+    """Euclidean distance of every pixel to the nearest True pixel, at most limit."""
     h, w = goal.shape[2:]
     far = torch.full(goal.shape, float(limit), device=goal.device).masked_fill(goal, 0.0)
     along = pad(far, (limit, limit), value=float(limit))
@@ -192,7 +193,7 @@ def _distance(goal: Tensor, limit: int) -> Tensor:
 
 
 def _equalised(levels: Tensor) -> Tensor:
-    """Whole grey levels 0..255, spread so that all are about as frequent: (n, 1, h, w)."""
+    """Whole grey levels 0..255 after histogram equalization: (n, 1, h, w)."""
     index = levels.long().flatten(1)
     counts = torch.zeros(len(index), 256, device=levels.device)
     counts.scatter_add_(1, index, torch.ones_like(index, dtype=torch.float32))

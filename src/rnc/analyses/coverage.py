@@ -1,6 +1,6 @@
-"""What the intervals of a run are worth: how many targets they hold, where, and how wide they are.
+"""Coverage and width of the intervals of a run: overall, by target, by subgroup, by confidence.
 
-All is about the test rows: the ends of their intervals are columns of predictions.csv, and
+All numbers are about the test rows. The ends of their intervals are columns of predictions.csv;
 scores.json has the coverage at other confidences (see `rnc.run.coverage`).
 """
 
@@ -27,11 +27,11 @@ from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 from rnc.run.groups import Groups
 
 BAND_BINS = 20
-"""Bins of the predictions for the band in a plot of predictions."""
+"""Bins of the predictions for the band in the plot of predictions."""
 
 
 def coverage(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """Coverage and width of the intervals of each target: by value, subgroup and confidence."""
+    """Coverage and width of the intervals of each target: by its value, subgroup and confidence."""
     found, period, content = run.predictions.intervals, run.fit.period, {}
     if found is None or not np.isfinite(found).all():
         raise DoesNotApply(
@@ -63,14 +63,16 @@ def target_intervals(
     confidence: float,
     period: float | None = None,
 ) -> dict[str, Any]:
-    """Coverage and width of the intervals of one target: of all, by its value, by the prediction.
+    """Coverage and width of the intervals of one target: over all samples, and in target bins.
+
+    "band" says how far the intervals go below and above predictions, in bins of the prediction.
 
     Args:
         found: the intervals, (n, 1).
         predicted: (n, 1).
         truth: (n, 1).
-        confidence: of the intervals.
-        period: the length of the circle that the target is on.
+        confidence: the confidence of the intervals.
+        period: the length of the circle, if the target is on one.
 
     >>> ends = Intervals(np.array([[1.0], [4.0]]), np.array([[3.0], [6.0]]))
     >>> result = target_intervals(ends, np.array([[2.0], [5.0]]), np.array([[2.0], [8.0]]), 0.5)
@@ -93,7 +95,7 @@ def target_intervals(
 def subgroup_intervals(
     found: Intervals, truth: Columns, groups: Groups, period: float | None = None
 ) -> list[dict[str, Any]]:
-    """Coverage and width for each group of a column that has samples; all (n, 1)."""
+    """Coverage and width for each group of a column that has samples; arrays are (n, 1)."""
     held, widths = _held_and_widths(found, truth, period)
     parts = interval_groups(held, widths, groups.codes, len(groups.names))
     return [
@@ -106,15 +108,15 @@ def subgroup_intervals(
 def _held_and_widths(
     found: Intervals, truth: Columns, period: float | None
 ) -> tuple[NDArray[np.bool_], Columns]:
-    """Whether each target is within its interval, and how wide that is: (n,) each."""
+    """Whether each target is within its interval, and the width of the interval: (n,) each."""
     held = covers(*found, truth, period=period)[:, 0]
     return held, interval_widths(*found, period=period)[:, 0]
 
 
 def _group(group: IntervalGroup) -> dict[str, Any]:
-    """JSON types; None for what is not known.
+    """The group as JSON types, with None for unknown numbers.
 
-    Widths that should be the same differ in their last digits, which would fill a figure.
+    Widths are rounded to 12 digits. Otherwise, a figure of equal widths would show rounding errors.
     """
     ends = group.coverage_ends
     low, high = group.width_ends or (None, None)
@@ -135,9 +137,9 @@ def _group(group: IntervalGroup) -> dict[str, Any]:
 def _band(
     found: Intervals, predicted: NDArray[np.float64], widths: Columns, period: float | None
 ) -> dict[str, Any]:
-    """How far intervals go below and above predictions, the median in bins of the prediction.
+    """How far intervals go below and above predictions: medians in bins of the prediction.
 
-    The first and the last bin stand at the least and the largest prediction.
+    The first bin is placed at the smallest prediction and the last bin at the largest.
     """
     below = predicted - found.lower[:, 0]
     below = below if period is None else np.where(widths >= period, period / 2, below % period)

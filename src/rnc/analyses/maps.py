@@ -1,4 +1,4 @@
-"""Pictures of the features: maps in two dimensions, and the similarities sorted by label."""
+"""Pictures of the features: maps in two dimensions, and similarity matrices sorted by label."""
 
 import warnings
 from collections.abc import Callable
@@ -20,11 +20,11 @@ MOST_ROWS = 200
 LEAST_POINTS = 4
 
 MapMethod = Callable[[NDArray[np.float64], int], NDArray[Any]]
-"""Features (k, d) and a seed -> points (k, 2)."""
+"""Takes features (k, d) and a seed, and returns points (k, 2)."""
 
 
 def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """A 2-D map of the features in features.safetensors, or of those with some values."""
+    """A 2-D map of the features in features.safetensors, or of the samples in map_only."""
     method, only = options.map_method or default_method(), options.map_only
     rows, features = run.rows, run.features
     if only is not None:
@@ -46,9 +46,9 @@ def map_analysis(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
 def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) -> NDArray[Any]:
     """Points in the plane for features: (k, d) -> (k, 2).
 
-    The same features give the same map. Distances of pca are those of the features as far as two
-    dimensions go; of tsne and umap only neighbourhoods mean something. 2,000 samples take tsne 15
-    seconds on one core.
+    The same features give the same map. With pca, distances are proportional to those of the
+    features, as far as two dimensions allow. With tsne and umap, only neighbourhoods are
+    meaningful. tsne takes 15 seconds for 2,000 samples on one core.
 
     >>> map_features(np.eye(5), "pca").shape
     (5, 2)
@@ -63,17 +63,17 @@ def map_features(features: NDArray[Any], method: str = "pca", *, seed: int = 0) 
     scale = np.abs(rows).max()
     if scale == 0:
         raise DoesNotApply(_collapsed(len(rows)))
-    return MAPS[method](rows / scale, seed)  # the map stays the same; tiny features would underflow
+    return MAPS[method](rows / scale, seed)  # only rescales the map; tiny features would underflow
 
 
 def check_map_method(method: str | None) -> None:
-    """Raise for a name that no map has; None is the default."""
+    """Raise for an unknown map method; None stands for the default."""
     if method is not None and method not in MAPS:
         raise ValueError(f"Unknown map method {method!r}; known are {', '.join(MAPS)}.")
 
 
 def default_method() -> str:
-    """The map to draw if none is asked for: umap if the extra is installed, else tsne."""
+    """The default map method: umap if it is installed, else tsne."""
     return "umap" if find_spec("umap") is not None else "tsne"
 
 
@@ -86,7 +86,7 @@ def pca(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
         )
     points, shares = principal_components(run.features.astype(np.float64))
     labels = run.truth[run.rows, 0]
-    # Each component points to where the labels grow, so that maps of several runs compare.
+    # Each component points to where the labels grow, so that maps of several runs can be compared.
     falls = (points * (labels - labels.mean())[:, None]).sum(axis=0) < 0
     x, y = np.where(falls, -points, points).T.tolist()
     return AnalysisResult({"rows": run.rows.tolist(), "x": x, "y": y, "shares": shares.tolist()})
@@ -104,7 +104,7 @@ def principal_components(
     if (features == features[0]).all():
         raise DoesNotApply(_collapsed(len(features)))
     components = PCA(min(2, features.shape[1]), random_state=seed)
-    points, shares = np.zeros((len(features), 2)), np.zeros(2)  # one feature makes a line
+    points, shares = np.zeros((len(features), 2)), np.zeros(2)  # one feature gives a line
     points[:, : features.shape[1]] = components.fit_transform(features)
     shares[: features.shape[1]] = components.explained_variance_ratio_
     return points, shares
@@ -124,7 +124,7 @@ def _pca(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
 def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
     perplexity = min(30.0, (len(features) - 1) / 3)
     start = _pca(features, seed)
-    start *= 1e-4 / start[:, 0].std()  # small, as its authors advise
+    start *= 1e-4 / start[:, 0].std()  # a small spread, as the authors of t-SNE advise
     made = TSNE(2, perplexity=perplexity, init=start, learning_rate="auto", random_state=seed)
     return np.asarray(made.fit_transform(features))
 
@@ -132,19 +132,19 @@ def _tsne(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
 def _umap(features: NDArray[np.float64], seed: int) -> NDArray[Any]:
     neighbours, threads = min(15, len(features) - 1), torch.get_num_threads()
     try:
-        # One thread: with a seed it takes no more, and would warn that it does not.
+        # With a seed, UMAP uses one thread; it would warn if it were given more.
         made = _umap_module().UMAP(
             n_components=2, n_neighbors=neighbours, random_state=seed, n_jobs=1
         )
         return np.asarray(made.fit_transform(features))
     finally:
-        torch.set_num_threads(threads)  # its compiler gives all cores to everybody
+        torch.set_num_threads(threads)  # UMAP's compiler changes it for the whole process
 
 
 def _umap_module() -> Any:
     try:
         with warnings.catch_warnings():
-            # It says that TensorFlow is missing, which a map has no use for.
+            # UMAP warns if TensorFlow is missing, which a map does not need.
             warnings.simplefilter("ignore", ImportWarning)
             return import_module("umap")
     except ImportError as error:
@@ -162,7 +162,7 @@ MAP_TITLES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 
 
 def similarity(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """The similarity matrix of the features, by the run's similarity, in order of the label."""
+    """The matrix of the run's similarity of features, sorted by the first target."""
     labels = run.truth[run.rows, 0]
     chosen, matrix = sorted_similarity(run.features, labels, run.fit.similarity)
     content = {"target": run.targets[0], "labels": labels[chosen].tolist()}
@@ -175,13 +175,13 @@ def sorted_similarity(
     similarity: str | Pairwise = "l2",
     most: int = MOST_ROWS,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Which samples, in order of their labels, and their similarities: (k,) and (k, k).
+    """Indices of samples, sorted by label, and their similarity matrix: (k,) and (k, k).
 
     Args:
         features: (n, d).
         labels: (n,).
         similarity: as for `rnc_loss`.
-        most: rows of the matrix; of more samples, some evenly spaced in rank.
+        most: largest number of rows; of more samples, it takes samples evenly spaced in rank.
 
     >>> sorted_similarity(np.array([[3.0], [1.0], [2.0]]), np.array([3, 1, 2]))[1]
     array([[-0., -1., -2.],

@@ -1,4 +1,4 @@
-"""The training samples that are nearest to the worst errors."""
+"""The training samples nearest to the test samples with the worst errors."""
 
 from rnc.analyses.analysis import AnalysisOptions
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
@@ -8,7 +8,7 @@ from rnc.run.reference import reference_of
 
 
 def neighbours(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """Neighbours of the worst errors; writes the reference of the run anew, too."""
+    """The neighbours of the worst errors. Also writes the reference of the run anew."""
     if EVALUATION_OF in run.config:
         raise DoesNotApply(
             f"{run.path} is an evaluation, which has neighbours if its run keeps training samples: "

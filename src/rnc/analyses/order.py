@@ -1,4 +1,4 @@
-"""How well the order of the labels is kept: the loss against its bound, delta, and ordinality."""
+"""How well features follow the order of the labels: gap of the loss, delta, and ordinality."""
 
 import math
 from typing import Any
@@ -19,11 +19,11 @@ from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
 LEAST_SAMPLES = 3
 _NEARLY_ONE = 1 - 1e-9
-_STEPS = 30  # halvings of 0..1
+_STEPS = 30  # bisections of 0..1
 
 
 def order(run: RunFolder, _: AnalysisOptions) -> AnalysisResult:
-    """Loss, bound, gap and delta on batches of the test features, and ordinality on all."""
+    """Loss, bound, gap and delta on batches of the test features, and ordinality on all of them."""
     if len(run.rows) < LEAST_SAMPLES:
         raise DoesNotApply(
             f"order needs at least {LEAST_SAMPLES} samples; {run.path} has features of "
@@ -54,21 +54,21 @@ def order_of(
     label_distance: str | Pairwise = "l1",
     similarity: str = "l2",
 ) -> dict[str, float | None]:
-    """Mean loss, bound and gap of batches, and the smallest delta for which all are ordered.
+    """Mean loss, bound and gap of batches, and the smallest delta for which all are delta-ordered.
 
-    Loss and bound grow with the batch, so compare runs by batches of one size; the gap grows
-    less. provable_gap is what theorem 3 asks for: a gap below it proves some order, that of the
-    largest delta. delta is None if no value below 1 orders all batches, as for most features of
-    real data.
+    Loss and bound grow with the batch size, so compare runs with the same one; the gap grows less.
+    provable_gap is the mean of theorem 3's epsilon for a delta just below 1. A batch whose gap is
+    below its epsilon is delta-ordered for that delta. delta is None if no value below 1 fits all
+    batches, as for most features of real data.
 
     Args:
         features: (n, d).
         targets: (n, t).
-        batch_size: samples per batch; those that fill no batch are left out.
-        seed: of the order of the samples.
+        batch_size: samples per batch; samples that do not fill a batch are left out.
+        seed: seed of the order of the samples.
         temperature: as for `rnc_loss`.
-        label_distance: likewise.
-        similarity: likewise.
+        label_distance: as for `rnc_loss`.
+        similarity: as for `rnc_loss`.
 
     >>> line = np.arange(4.0)[:, None]
     >>> order_of(10 * line, line, batch_size=4)["delta"] < 0.21
@@ -107,9 +107,9 @@ def smallest_delta(
     label_distance: str | Pairwise = "l1",
     similarity: str = "l2",
 ) -> float | None:
-    """The smallest delta, to nine digits, for which all batches are delta-ordered; None if none is.
+    """The smallest delta, to nine digits, for which all batches are delta-ordered, or None.
 
-    A larger delta asks for less, so the border is found by halving.
+    A larger delta is a weaker condition, so bisection finds the smallest.
     """
 
     def holds(delta: float) -> bool:

@@ -2,7 +2,8 @@
 
     analyse("runs/age", "subgroups")    -> runs/age/analyses/subgroups.json
 
-docs/analyses.md says what each answers. Nothing else of the folder changes.
+docs/analyses.md explains each of them. They write to runs/age/analyses/ only, except that
+`neighbours` also writes the reference of the run anew.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ ANALYSES: dict[str, Analysis] = {
     "unseen": unseen,
     "corruption": corruption,
 }
-"""Those that train nothing; `rnc.experiments.retraining` has two more, which train."""
+"""The analyses that train nothing. `rnc.experiments.retraining` has two more, which do train."""
 ALL_ANALYSES = "all"
 
 
@@ -37,7 +38,7 @@ def analyse(
     options: AnalysisOptions | None = None,
     analyses: Mapping[str, Analysis] = ANALYSES,
 ) -> Path:
-    """Do one analysis of a finished run and write it; the JSON file it is in."""
+    """Run one analysis of a finished run and write its result; returns the JSON file."""
     choose([name], analyses)
     run = run if isinstance(run, RunFolder) else RunFolder(Path(run))
     return run.write_analysis(name, analyses[name](run, options or AnalysisOptions()))
@@ -50,17 +51,17 @@ def run_analyses(
     say: Callable[[str], None],
     analyses: Mapping[str, Analysis] = ANALYSES,
 ) -> list[Path]:
-    """Do analyses by name; the files they are in.
+    """Run analyses by name; returns the files of their results.
 
-    An analysis that "all" stands for and that does not apply to the run is left out; `say` gets
-    the reason. One that was asked for by its name raises.
+    If an analysis does not apply to the run, it raises if `names` has its name. If it is only part
+    of "all", it is left out, and `say` gets the reason.
 
     Args:
         folder: a run folder.
         names: keys of `analyses`, or "all".
-        options: for all of them; `show` gets the name of the analysis before what it does.
+        options: for all of them; `show` gets texts that start with the name of the analysis.
         say: takes a line of text when an analysis is done, left out or stopped.
-        analyses: those that there are.
+        analyses: the known analyses by name.
     """
     run, paths = RunFolder(folder), []
     for name in choose(names, analyses):
@@ -82,7 +83,7 @@ def run_analyses(
 
 
 def choose(names: Sequence[str], analyses: Mapping[str, Analysis] = ANALYSES) -> list[str]:
-    """The analyses that names stand for, each once: "all" are those that train nothing.
+    """The analyses that names stand for, each once; "all" stands for those that train nothing.
 
     >>> choose(["order", "map", "order"])
     ['order', 'map']

@@ -1,4 +1,4 @@
-"""The analyses of every run: `rnc fit` writes them, a report needs them, and they take seconds."""
+"""The analyses of every run: `rnc fit` writes them for the report, and they take seconds."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +23,7 @@ STANDARD: dict[str, Analysis] = {
 
 
 def finish_folder(evaluation: Evaluation, folder: Path) -> None:
-    """Write an evaluation and its standard analyses, scores.json last: then all is there."""
+    """Write an evaluation and its standard analyses; scores.json comes last and marks the end."""
     write_samples(evaluation, folder)
     if evaluation.neighbours is not None:
         RunFolder(folder).write_analysis("neighbours", evaluation.neighbours)
@@ -32,7 +32,7 @@ def finish_folder(evaluation: Evaluation, folder: Path) -> None:
 
 
 def write_standard_analyses(run: RunFolder) -> None:
-    """Write the standard analyses of a finished run, all but those that do not apply to it."""
+    """Write the standard analyses that apply to a run."""
     for name, analysis in STANDARD.items():
         with suppress(DoesNotApply):
             run.write_analysis(name, analysis(run, AnalysisOptions()))

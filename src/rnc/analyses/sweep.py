@@ -16,11 +16,11 @@ from rnc.run.evaluate import draw
 from rnc.run.folder import AnalysisResult, DoesNotApply, RunFolder
 
 MEASURES = {"angular": "angular_error", "circular": "circular_error"}
-"""What the error of a label distance is called; of all others, mae."""
+"""Label distance -> the name of its error; all others have mae."""
 
 
 def corruption(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """Error on a draw of the test images, clean and corrupted; grey images are not saturated."""
+    """Error on random test images, clean and corrupted; grey images are not saturated."""
     kind = run.config["model"]["kind"]
     if kind != "image":
         raise DoesNotApply(f"corruption needs a run on images; {run.path} is one on {kind}s.")
