@@ -1,4 +1,4 @@
-"""Search: Optuna over fields of FitConfig, by the validation error alone."""
+"""Search fields of FitConfig with Optuna. Only the validation error judges a trial."""
 
 from rnc.search.folder import Trial, without_test
 from rnc.search.space import (

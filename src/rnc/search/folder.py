@@ -1,10 +1,10 @@
-"""A study folder, and what a trial may see of the data.
+"""The files of a study folder, and the data that a trial may see.
 
-study.json     what is searched, and where the trials are kept
-study.db       the trials, unless a server keeps them
+study.json     the search space, the fixed options, and the storage of the trials
+study.db       the trials, unless another storage is given
 trials.csv     one line per trial
 best.json      the complete trial with the lowest validation error, and its config
-checkpoints/   what a stopped trial goes on from
+checkpoints/   the checkpoints that a stopped trial continues from
 """
 
 import dataclasses
@@ -26,22 +26,22 @@ from rnc.search.space import trial_config
 
 @dataclass(frozen=True)
 class Trial:
-    """One training of a study."""
+    """One trial of a study: a training with its own options."""
 
     number: int
     state: str
     """complete, pruned, diverged, out of memory, impossible, failed, running or waiting."""
     validation_error: float | None
-    """The best; of a pruned trial, the last."""
+    """The lowest one; for a trial that did not finish, the last one that it reported, if any."""
     params: dict[str, Any]
     seconds: float | None
     worker: str
     repeats: tuple[int, ...] = ()
-    """Trials that were stopped, or whose worker died, and that this one does again."""
+    """Numbers of the trials that this one repeats: they were stopped, or their worker died."""
 
 
 def check_folder(out: Path) -> None:
-    """Raise unless a folder may take a study; nothing in it is changed."""
+    """Raise unless a folder is new, empty or holds a study. Nothing in it is changed."""
     is_new = not out.exists() or (out.is_dir() and not contents(out))
     if not is_new and not (out / "study.json").exists():
         raise FileExistsError(
@@ -72,7 +72,7 @@ def write_trials(
 
 
 def without_test(table: Table) -> Table:
-    """The table with test rows in no split. Their targets are NaN, so that a use would show."""
+    """The table with its test rows in no split, and NaN as their targets, so that a use shows."""
     test = table.rows("test")
     split, y, ends = table.split.copy(), table.y.copy(), table.ends
     split[test], y[test] = "", math.nan
@@ -83,12 +83,12 @@ def without_test(table: Table) -> Table:
 
 
 def targets_digest(table: Table) -> str:
-    """All that the first version kept of the data of a study: a hash of what it may see of y."""
+    """A hash of the train and validation targets: all that the first version stored of the data."""
     rows = [table.y[table.rows(split)].tobytes() for split in ("train", "val")]
     return hashlib.sha256(b"|".join(rows)).hexdigest()[:16]
 
 
 def key_of(table: Table, config: FitConfig) -> str:
-    """The name of the checkpoints of a training: a hash of all that its result depends on."""
+    """The checkpoint folder's name for a training: a hash of all that its result depends on."""
     fields = {k: v for k, v in config.to_json().items() if k not in SPEED_ONLY}
     return hashlib.sha256(json.dumps([fields, table.digest]).encode()).hexdigest()[:16]

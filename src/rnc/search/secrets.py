@@ -4,9 +4,10 @@ import re
 
 
 def masked(url: str) -> str:
-    """A URL that may be shown: the user's name stays, passwords and all of the query go.
+    """A URL that is safe to show: without password and query, but with the user name.
 
-    A password may hold an @ that was not escaped, so the last @ ends it.
+    A password may contain an unescaped @, so it ends at the last @. If there is a ? before that,
+    it is unclear where the password ends, and everything after the scheme is hidden.
 
     >>> masked("postgresql://me:p@ss@host:5432/db?sslpassword=x")
     'postgresql://me:***@host:5432/db?***'
@@ -17,7 +18,7 @@ def masked(url: str) -> str:
     if not is_url:
         scheme, rest = "", url
     credentials, at, place = rest.rpartition("@")
-    if "?" in credentials:  # of the password, or a password in the query: no telling where it ends
+    if "?" in credentials:  # it is part of the password, or there is an @ in the query
         return f"{scheme}{is_url}***"
     user, has_password, _ = credentials.partition(":")
     place, has_query, _ = place.partition("?")
@@ -26,7 +27,7 @@ def masked(url: str) -> str:
 
 
 def without_secrets(text: str, url: str) -> str:
-    """A message of a database, without the parts of the URL that `masked` hides.
+    """A database's message without the parts of the URL that `masked` hides.
 
     >>> without_secrets("no host 'ss@host', password secret", "pg://me:secret@ss@host/db")
     "no host '***@host', password ***"

@@ -1,4 +1,4 @@
-"""Where to search: fields of FitConfig, and what each may be."""
+"""The search space: fields of FitConfig, and the values to try for each."""
 
 import dataclasses
 import math
@@ -13,32 +13,32 @@ from rnc.config.grid import stage_grid
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers between two; whole numbers for a field that takes them."""
+    """All numbers from low to high; only whole numbers if the field is an int."""
 
     low: float
     high: float
     log: bool = False
-    """As likely between 0.01 and 0.1 as between 0.1 and 1."""
+    """Whether the scale is logarithmic: from 0.01 to 0.1 is then as far as from 0.1 to 1."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A few values."""
+    """A list of values to choose from."""
 
     values: Sequence[Any]
 
 
 Space = Mapping[str, Range | Choice]
-"""Where to search: names of fields of FitConfig, and what each may be."""
+"""Names of fields of FitConfig, and the values to try for each."""
 
 
 def default_space(base: FitConfig, kind: str | None = None) -> dict[str, Range | Choice]:
-    """The paper's grid of rate, weight decay and temperature, as `stage_grid` has it."""
+    """The paper's grid of learning rate, weight decay and temperature, from `stage_grid`."""
     return {name: Choice(values) for name, values in stage_grid(base, kind).items()}
 
 
 def field_type(name: str) -> Any:
-    """The type of a field of FitConfig; an unknown name lists the known ones."""
+    """The type of a field of FitConfig. For an unknown name, the error lists the known ones."""
     known = get_type_hints(FitConfig)
     if name not in known:
         raise ValueError(f"There is no option {name!r} to search; known are {', '.join(known)}.")
@@ -46,7 +46,7 @@ def field_type(name: str) -> Any:
 
 
 def check_space(space: Space, base: FitConfig) -> dict[str, Range | Choice]:
-    """The space with every value of its field's type, or an error that names the value."""
+    """The space with every value converted to its field's type. An invalid value raises."""
     if not space:
         raise ValueError("A search needs at least one option to search, as lr; got none.")
     checked: dict[str, Range | Choice] = {}
@@ -61,17 +61,17 @@ def check_space(space: Space, base: FitConfig) -> dict[str, Range | Choice]:
                 raise ValueError(f"{name} needs values that differ; got {list(part.values)}.")
             checked[name] = Choice(values)
         for value in values:
-            FitConfig.from_json({**base.to_json(), name: value})  # raises where it is refused
+            FitConfig.from_json({**base.to_json(), name: value})  # an invalid value raises
     return checked
 
 
 _BIN_FIELDS = ("low", "high", "step")
 _COUNTING = ("head", "objective", "regularizer", "lds")
-"""Fields that say whether bins are of use."""
+"""Fields that decide whether a config uses bins."""
 
 
 def searches_bins(base: FitConfig, space: Space) -> bool:
-    """Whether some head or method of a checked space has a use for bins."""
+    """Whether some head or method in a checked space uses bins."""
     return any(
         dataclasses.replace(base, **{name: value}).uses_bins
         for name, part in space.items()
@@ -81,7 +81,10 @@ def searches_bins(base: FitConfig, space: Space) -> bool:
 
 
 def trial_config(base: FitConfig, params: Mapping[str, Any]) -> FitConfig:
-    """The config of a trial; bins of the base stay out of a head that is searched and has none.
+    """The config of a trial.
+
+    If heads or methods are searched and those of the trial use no bins, the bins of the base are
+    left out.
 
     >>> base = FitConfig(low=0, high=101, step=1)
     >>> [trial_config(base, {"head": head}).high for head in ("l1", "dex")]

@@ -1,7 +1,7 @@
-"""A study: trials by Optuna on the validation error; the test rows are never seen.
+"""A study: Optuna runs trials and compares their validation errors. No trial sees the test rows.
 
 Every process that searches with the same storage and study name is a worker of one study. A worker
-writes a heartbeat; when that stops, another one does its trial again.
+sends heartbeats. If they stop, another worker repeats its trial.
 """
 
 import json
@@ -49,8 +49,8 @@ except ImportError as error:
     ) from error
 
 MAX_REPEATS = 3
-_REPEATS = "retry_history"  # numbers of the trials that a trial repeats, by Optuna's name for it
-_ENDED = "ended"  # what went wrong with the training of a trial
+_REPEATS = "retry_history"  # Optuna's name for the numbers of the trials that a trial repeats
+_ENDED = "ended"  # attribute of a trial: why it did not complete
 
 
 def search(
@@ -66,23 +66,24 @@ def search(
     heartbeat: int = 30,
     show: ShowProgress = lambda done, total, what: None,
 ) -> Iterator[Trial]:
-    """Train until a study has enough trials; yields each trial of this process when it ends.
+    """Run trials until the study has enough; yield each trial of this process when it ends.
 
-    A study that exists is continued. Trials of a space of choices go once through all
-    combinations, in an order by base.seed; a space with a range is searched by Optuna's TPE.
+    An existing study is continued. If the space has choices only, each combination is tried at most
+    once, in an order that depends on base.seed. A space with a range is searched by Optuna's TPE.
 
     Args:
-        table: training and validation rows; others are hidden from the trials.
-        base: all that is not searched.
+        table: the data. Test rows are hidden from the trials.
+        base: the options that are not searched.
         out: the study folder; must be new, empty, or of this study.
-        space: where to search; by default `default_space`.
-        trials: of the whole study, with those of earlier calls and of other workers. Workers that
-            start their last trial at the same time may end with one more each.
-        storage: database URL that workers share, as SQLAlchemy takes it; by default study.db.
-        study: its name in the storage; by default that of the folder.
-        prune: stop trials whose validation errors are above the median of the others'.
-        heartbeat: seconds between signs of life; after three without one a trial is given back.
-        show: called as a trial goes on.
+        space: the search space; by default `default_space`.
+        trials: how many the whole study has, with those of earlier calls and of other workers. If
+            workers start their last trial at the same time, each may add one more.
+        storage: SQLAlchemy URL of a database that the workers share; by default study.db in `out`.
+        study: the study's name in the storage; by default the name of the folder.
+        prune: stop a trial early if its validation error is above the median of the other trials.
+        heartbeat: seconds between heartbeats. After three times as long without one, another worker
+            repeats the trial.
+        show: called to show progress.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(
@@ -96,12 +97,12 @@ def search(
     setup = _setup(table, base, space)
     file, name = out / "study.json", study or out.resolve().name
     content = {"study": name, "storage": masked(url), **setup}
-    if not file.exists():  # it marks the folder as that of a study, even if this process is killed
+    if not file.exists():  # so that the folder counts as a study even if this process is killed
         write_json(file, content)
-    # Errors of other schemes say nothing about those of one that is still to come.
+    # Pruning compares errors at the same step, and errors of different schemes do not compare.
     prunes = prune and base.scheme != "auto" and "scheme" not in space
     with _storage(url, heartbeat) as database:
-        opened = _open_study(database, name, setup, table)  # raises if it is another study
+        opened = _open_study(database, name, setup, table)  # raises for other options or data
         write_json(file, content)
         opened.pruner = _pruner(base.resolve(table.sizes, table.kind))
         yield from _Worker(
@@ -122,12 +123,12 @@ class _Worker:
     show: ShowProgress
     prunes: bool
     repeatable: bool
-    current: int = -1  # number of the trial
-    lost: bool = False  # whether another worker took it
+    current: int = -1  # number of the current trial
+    lost: bool = False  # whether another worker has taken the current trial
     seen: set[int] = field(default_factory=set)  # running trials of other workers
 
     def run(self, trials: int, heartbeat: int) -> Iterator[Trial]:
-        """Trials until the study has enough, those of other workers included."""
+        """Run trials until the study has enough, counting those of other workers."""
         grid = {k: part.values for k, part in self.space.items() if isinstance(part, Choice)}
         is_grid = len(grid) == len(self.space)
         limit = min(trials, math.prod(map(len, grid.values()))) if is_grid else trials
@@ -145,10 +146,10 @@ class _Worker:
         self.write()
 
     def _release_silent_trials(self) -> None:
-        """Let other workers do the trials whose workers are silent.
+        """Give back the trials whose workers send no heartbeats any more.
 
-        A worker may die before its first heartbeat, and then Optuna would wait for ever. So the
-        first worker that sees a running trial writes a heartbeat for it.
+        If a worker dies before its first heartbeat, Optuna would wait for ever. So a worker that
+        sees a running trial for the first time sends one heartbeat for it.
         """
         with _quietly():
             optuna.storages.fail_stale_trials(self.study)
@@ -159,7 +160,7 @@ class _Worker:
         self.seen = {trial._trial_id for trial in running}
 
     def _counts(self) -> tuple[int, int, int]:
-        """Trials that ended for good, that run, and that wait to be done again."""
+        """How many trials have ended for good, are running, and wait to be repeated."""
         trials = self.study.get_trials(deepcopy=False)
         repeated = {number for trial in trials for number in trial.system_attrs.get(_REPEATS, [])}
         states = [t.state for t in trials if t.number not in repeated]
@@ -167,7 +168,7 @@ class _Worker:
         return len(states) - running - waiting, running, waiting
 
     def _run_trial(self, grid: Mapping[str, Sequence[Any]] | None) -> Trial:
-        """Do a trial: one that was given back, or a new one."""
+        """Run a trial that was given back, or a new one."""
         if grid is not None:
             self.study.sampler = optuna.samplers.GridSampler(grid, seed=self.base.seed)
         else:
@@ -191,9 +192,9 @@ class _Worker:
         try:
             trial.set_user_attr("worker", f"{socket.gethostname()}:{os.getpid()}")
             error = self._train(trial, self._config(trial))
-            trial.set_user_attr("validation_error", error)  # raises if the trial was given away
+            trial.set_user_attr("validation_error", error)  # raises if another worker has the trial
         except optuna.exceptions.UpdateFinishedTrialError:
-            self.lost = True  # it was thought dead, as after a laptop slept
+            self.lost = True  # this worker seemed dead, for instance while a laptop slept
             raise
         except (FloatingPointError, torch.OutOfMemoryError) as problem:
             diverged = isinstance(problem, FloatingPointError)
@@ -210,23 +211,23 @@ class _Worker:
         params = {name: _suggest(trial, name, part) for name, part in self.space.items()}
         try:
             return trial_config(self.base, params)
-        except ValueError as problem:  # options that do not go together
+        except ValueError as problem:  # an invalid combination of options
             trial.set_user_attr(_ENDED, "impossible")
             raise optuna.TrialPruned from problem
 
     def _train(self, trial: optuna.Trial, config: FitConfig) -> float:
-        """The best validation error; a trial that was stopped goes on from its checkpoint."""
+        """Train, from a checkpoint if there is one; return the lowest validation error."""
         folder = self.out / "checkpoints" / key_of(self.table, config)
         model, errors, reports = build_regressor(self.table, config), [], 0
         records = cast(Generator[Record], train(model, self.table, config, folder))
-        with closing(records):  # else what training set up would outlive a pruned trial
+        with closing(records):  # so that training also cleans up after a pruned trial
             for record in records:
                 what = f"trial {trial.number} {record.stage}, loss {record.train_loss:.4g}"
                 if record.val_error is not None:
                     reports += 1
                     trial.report(record.val_error, reports)
                     what += f", validation error {record.val_error:.4g}"
-                    if record.stage != "encoder":  # whose errors are those of a quick probe
+                    if record.stage != "encoder":  # its errors come from a quick probe
                         errors.append(record.val_error)
                 self.show(record.epoch, record.epochs, what)
                 is_early = record.val_error is not None and record.epoch < record.epochs
@@ -239,15 +240,16 @@ class _Worker:
         return min(errors)
 
     def write(self) -> None:
-        """Write trials.csv and best.json as the study is now."""
+        """Write trials.csv and best.json from the trials of the study so far."""
         trials = [_trial(trial) for trial in self.study.get_trials(deepcopy=False)]
         write_trials(self.out, trials, self.base, tuple(self.space))
 
 
 def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
-    """Prune by the median of at least five trials, after a tenth of the epochs.
+    """A pruner that compares a trial with the median of at least five complete trials.
 
-    Where an encoder is trained first, after a fifth: it is probed ten times.
+    A trial can be pruned once it has reported more than a tenth of its errors, and at least two.
+    This counts ten errors for an encoder, which is probed ten times, and else one per epoch.
     """
     reports = QUICK_PROBES if config.scheme in ("probe", "finetune") else config.epochs or 0
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, reports // 10))
@@ -275,7 +277,7 @@ def _trial(trial: FrozenTrial) -> Trial:
 
 
 def _give_back(study: optuna.Study, trial: FrozenTrial) -> None:
-    """Let any worker do a trial again from its start, but not for ever."""
+    """Let any worker repeat a trial, but at most MAX_REPEATS times."""
     history = [*trial.system_attrs.get(_REPEATS, []), trial.number]
     if len(history) > MAX_REPEATS:
         return
@@ -289,14 +291,14 @@ def _give_back(study: optuna.Study, trial: FrozenTrial) -> None:
 
 
 def _setup(table: Table, base: FitConfig, space: Space) -> dict[str, Any]:
-    """What all workers of a study must agree on, as JSON types."""
+    """The options and hashes of the data that all workers of a study share, as JSON types."""
     fixed = {k: v for k, v in base.to_json().items() if k not in {*SPEED_ONLY, *space}}
     where = {
         name: list(part.values) if isinstance(part, Choice) else asdict(part)
         for name, part in space.items()
     }
     setup = {**fixed, "space": where, "data": table.digest, "fingerprint": table.fingerprint}
-    return dict(json.loads(json.dumps(setup)))  # as the storage gives it back
+    return dict(json.loads(json.dumps(setup)))  # the same types that the storage returns
 
 
 def _open_study(
@@ -308,7 +310,7 @@ def _open_study(
     advice = "Use the same ones to continue it, or another --out and --study."
     check_fingerprint(before.get("fingerprint"), table, f"the study {name!r}", advice)
     older = {"fingerprint"} - before.keys()
-    if "data" not in before:  # older still: a hash of its targets only
+    if "data" not in before:  # the first version, which stored a hash of the targets only
         setup, older = setup | {"targets": targets_digest(table)}, older | {"data"}
     changed = [k for k in {**before, **setup} if before.get(k) != setup.get(k) and k not in older]
     if changed:
@@ -335,7 +337,7 @@ def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
                     heartbeat_stale_trial_callback=_give_back,
                 )
         except sqlalchemy.exc.SQLAlchemyError as problem:
-            # Two workers that start on an empty database both make its tables.
+            # Two workers that start with an empty database both try to create its tables.
             if attempt == 4 or not any(w in str(problem) for w in ("already exists", "duplicate")):
                 raise
             time.sleep(0.2 * (attempt + 1))
@@ -344,7 +346,7 @@ def _open_storage(url: str, heartbeat: int) -> optuna.storages.RDBStorage:
 
 @contextmanager
 def _storage(url: str, heartbeat: int) -> Iterator[optuna.storages.RDBStorage]:
-    """The database, closed in the end; its errors are one sentence, without the password."""
+    """Open the database, and close it at the end. Its errors become short, without passwords."""
     try:
         storage = _open_storage(url, heartbeat)
         try:
@@ -371,7 +373,7 @@ def _storage(url: str, heartbeat: int) -> Iterator[optuna.storages.RDBStorage]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without Optuna's warning that heartbeats may change in a later version."""
+    """Hide Optuna's warnings that a feature, such as heartbeats, is experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
