@@ -1,4 +1,4 @@
-"""What a trained model is worth on data that it has not seen."""
+"""The evaluation of a trained model on data that it has not seen."""
 
 from rnc.run.evaluate import Evaluation, evaluate
 from rnc.run.write import write_evaluation

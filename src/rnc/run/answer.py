@@ -1,13 +1,13 @@
-"""The answer of a run in a line: its error, and what it must beat.
+"""The result of a run in one line: its error, and the errors of the baselines.
 
-A pure function of what the run folder holds, for the end of `rnc fit` and the top of a report.
+`answer` needs only scores.json and config.json. `rnc fit` shows it at its end, a report at its top.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The error that suits the label distance: key in scores.json, its name, unit, what one guesses.
+# The first error that scores.json has is shown: its key, name, unit, and the baseline's guess.
 _MEASURES = (
     ("angular_error", "mean angle", " degrees", "the mean direction"),
     ("circular_error", "the shorter way round", "", "the same value always"),
@@ -17,22 +17,22 @@ _MEASURES = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What to tell first about a run."""
+    """The most important results of a run, or of several runs, in words."""
 
     headline: str
-    """The error, and those of the baselines: one line."""
+    """One line, such as the error of the run and the errors of the baselines."""
     details: tuple[str, ...]
-    """Further sentences: which scheme stayed, its solved head, the coverage of intervals, the
-    errors per target, a training too short."""
+    """Further sentences, such as which scheme was kept, the penalty of a solved head, the coverage
+    of intervals, the errors per target, and whether training was short."""
 
 
 def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN") -> Answer:
-    """What to tell first about a run or an evaluation.
+    """The headline and the details of a run or an evaluation.
 
     Args:
-        scores: what scores.json holds; a run of an older version has no baselines.
-        config: what config.json holds.
-        run: the run folder, as a user would type it, for the advice to go on.
+        scores: the content of scores.json; older versions wrote no baselines.
+        config: the content of config.json.
+        run: the run folder as a user would type it, for the command that continues training.
 
     >>> scores = {"test": {"mae": 2.31}, "n": {"test": 412}, "baselines": {"median": {"mae": 8.94}}}
     >>> answer(scores, {"model": {"target_names": ["price"]}}).headline
@@ -63,7 +63,7 @@ def answer(scores: Mapping[str, Any], config: Mapping[str, Any], run: str = "RUN
 
 
 def number(value: float) -> str:
-    """Three digits, and all those before the point.
+    """A number as text with three significant digits, and all digits before the point.
 
     >>> number(2.3149), number(45312.4), number(0.00123), number(12.0)
     ('2.31', '45,312', '0.00123', '12.0')
@@ -74,7 +74,7 @@ def number(value: float) -> str:
 
 
 def _head_words(head: Mapping[str, Any]) -> str:
-    """What a solved head has.
+    """The penalty and the balance of a solved head, as a sentence.
 
     >>> _head_words({"penalty": 0.01, "balance": 0.75})
     'The head was solved with ridge penalty 0.01 and balance 0.75: rare targets count more.'
@@ -87,7 +87,7 @@ def _head_words(head: Mapping[str, Any]) -> str:
 
 
 def coverage_words(intervals: Mapping[str, Any], rows: int | None = None) -> list[str]:
-    """What the entry "intervals" of scores.json says, a sentence or two for each target.
+    """The entry "intervals" of scores.json as sentences: one or two per target, then any cost.
 
     >>> found = {"coverage": 0.86, "low": 0.77, "high": 0.93, "width": 7.2, "expected": 0.8}
     >>> known = {"rows": 40, "reused": False, "kinds": {"age": "bins"}}
@@ -117,7 +117,7 @@ rows).
 
 
 def _broken(target: str, found: Mapping[float, Mapping[str, float]]) -> list[str]:
-    """What to say where intervals hold fewer rows than chance leaves."""
+    """A sentence about coverages that are too low to be chance; [] if there are none."""
     broken = [one for one in found if found[one]["coverage"] < found[one]["expected"]]
     if not broken:
         return []
@@ -131,7 +131,7 @@ def _broken(target: str, found: Mapping[float, Mapping[str, float]]) -> list[str
 
 
 def _held(one: Mapping[str, float]) -> str:
-    """A coverage with its exact band, in percent."""
+    """A coverage with its exact 95 % interval, in percent."""
     return f"{one['coverage']:.1%} ({100 * one['low']:.1f} to {100 * one['high']:.1f})"
 
 

@@ -1,15 +1,14 @@
-"""What a model must beat: one guess for every row, and for tables scikit-learn's boosting.
+"""Baselines that a model must beat: a constant guess, and for tables scikit-learn's boosting.
 
-Both learn from the training rows and are scored on the test rows, by the error that suits the
-label distance, as the model is, with the weights of the rows if they have some. As scores.json has
-them:
+Both learn from the training rows. They are scored on the test rows like the model: by the error
+that suits the label distance, and with the weights of the rows, if there are any. In scores.json:
 
     {"median": {"mae": ...},
-     "boosting": {"mae": ..., "seconds": ..., "rows": ...}}   for tables; rows that it learned from
+     "boosting": {"mae": ..., "seconds": ..., "rows": ...}}   tables only; rows it learned from
 
-The guess is the median of each target; on a circle the value with the lowest mean error, and for
-gaze the mean direction. "mae" is joined by "circular_error" or "angular_error" where the label
-distance has one, and by "per_target", the MAE by name, where there are several targets.
+The guess is the median of each target. On a circle it is the value with the lowest mean error, and
+for gaze the mean direction. "circular_error" or "angular_error" is added if the label distance has
+one, and "per_target", the MAE by name, if there are several targets.
 """
 
 import math
@@ -28,15 +27,15 @@ from rnc.metrics import Columns, angular_error, circular_error, mae
 
 MOST_BOOSTED_ROWS = 100_000
 MOST_CELLS = 20_000_000
-"""Rows times columns that boosting learns from at most: about a minute."""
+"""Most rows times columns that boosting learns from: that takes about a minute."""
 _CANDIDATES = 512
 
 Weights = NDArray[np.float64] | None
-"""What each row counts, (n,); None where all count alike."""
+"""The weight of each row, (n,); None if all rows count equally."""
 
 
 def baselines(table: Table, config: FitConfig, *, boosting: bool = True) -> dict[str, Any]:
-    """The errors of both on the test rows of a table; the guess alone unless it has columns."""
+    """The errors of both on the test rows. Boosting is only for data of kind "table"."""
     train, test = table.rows("train"), table.rows("test")
     truth, names, weight = table.y[test], table.target_names, table.weight
     learned, scored = (None if weight is None else weight[rows] for rows in (train, test))
@@ -64,15 +63,15 @@ def guess_errors(
     train_weights: Weights = None,
     weights: Weights = None,
 ) -> dict[str, Any]:
-    """The errors of one guess for every row, learned from (m, t), for targets (n, t)."""
+    """The errors of a constant guess, learned from targets (m, t), for true targets (n, t)."""
     guess = np.broadcast_to(constant_guess(train_targets, config, train_weights), truth.shape)
     return _errors(guess, truth, names, config, weights)
 
 
 def constant_guess(targets: Columns, config: FitConfig, weights: Weights = None) -> Columns:
-    """The one prediction for every row that has about the lowest error: (m, t) -> (t,).
+    """The constant prediction with about the lowest error: (m, t) -> (t,).
 
-    By the weights of the rows, (m,), if they have some.
+    With weights (m,), it is the weighted error that is low.
 
     >>> constant_guess(np.array([[1.0], [2.0], [9.0]]), FitConfig())
     array([2.])
@@ -96,7 +95,7 @@ def constant_guess(targets: Columns, config: FitConfig, weights: Weights = None)
 
 
 def _weighted_median(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """The value with half of the weight on either side; between two of them, their middle."""
+    """The value with half of the weight on either side, or the mean of two such values."""
     order = np.argsort(values)
     ranked, mass = values[order], weights[order].cumsum()
     half = mass[-1] / 2
@@ -132,12 +131,12 @@ def _boosted(
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     model = HistGradientBoostingRegressor(loss=loss, random_state=0)
-    with threadpool_limits(1):  # on small tables more threads are slower, and on busy machines
+    with threadpool_limits(1):  # more threads are slower on small tables and on busy machines
         return np.asarray(model.fit(x, y, sample_weight=weights).predict(new), dtype=np.float64)
 
 
 def _circular_median(values: NDArray[np.float64], period: float, weights: Weights) -> float:
-    """The value, of up to 512 of those given, with the lowest mean error on the circle."""
+    """The value with the lowest mean error on the circle, of up to 512 of the given values."""
     known = np.unique(values % period)
     known = known[np.linspace(0, len(known) - 1, min(len(known), _CANDIDATES)).astype(int)]
     guesses = [np.full_like(values, one) for one in known]
@@ -146,7 +145,7 @@ def _circular_median(values: NDArray[np.float64], period: float, weights: Weight
 
 
 def _bounded(rows: NDArray[np.int64], columns: int) -> NDArray[np.int64]:
-    """The training rows, or as many of them, drawn by a seed, as boosting may take."""
+    """The training rows; if they are too many for boosting, a random part with a fixed seed."""
     most = max(1, min(MOST_BOOSTED_ROWS, MOST_CELLS // columns))
     if len(rows) <= most:
         return rows

@@ -1,4 +1,4 @@
-"""README.md of a run on the hub: what the model is, how good, where it ends, how to load it."""
+"""README.md of a run on the hub, its model card: data, scores, use, limits, training, licence."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def model_card(
     Args:
         run: the run.
         repository: owner/name on the hub.
-        licence: what others may do with the model, as "apache-2.0"; None: not said.
+        licence: the licence of the model, such as "apache-2.0"; None if it is not given.
         config: config.json as it is published.
         files: names of the files beside the card.
     """
@@ -172,10 +172,10 @@ def _section(title: str, text: str) -> str:
 
 
 def _code(text: str) -> str:
-    """A name as Markdown shows code."""
+    """A name as code in Markdown."""
     return f"`{' '.join(text.split()).replace('`', chr(39))}`"
 
 
 def _plain(text: str) -> str:
-    """A name or sentence that Markdown shows letter by letter."""
+    """A name or sentence with the special characters of Markdown escaped."""
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in text)

@@ -1,15 +1,15 @@
-"""How many targets the intervals of a model hold: the entry "intervals" of scores.json.
+"""Coverage of the intervals of a model: the entry "intervals" of scores.json.
 
-    {"rows": calibration rows, "reused": whether they are those of validation, which chose epochs,
-     "cost": what that costs, in words,
+    {"rows": number of calibration rows, "reused": whether these are the validation rows,
+     "cost": only if they are reused: what that costs, in words,
      "kinds": {target: plain, normalised, bins or quantiles},
      "coverage": {"0.9": {target: {"coverage": ..., "low": ..., "high": ..., "width": ...,
                                    "expected": ...}}},
      "curve": {target: {"confidence": [0.1, ...], "coverage": [...], "low": [...], "high": [...],
                         "width": [...]}}}
 
-low and high are the ends of the exact 95 % band of Clopper and Pearson, width is the mean.
-Where intervals keep their promise, chance brings the coverage below "expected" in one of 200 cases.
+low and high are the ends of the exact 95 % interval of Clopper and Pearson; width is the mean.
+If intervals keep their promise, the coverage is below "expected" in at most one of 200 cases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from rnc.metrics.intervals import coverage_interval, covers, interval_widths
 
 CONFIDENCES = (0.8, 0.9, 0.95)
 CURVE = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99)
-"""The confidences of the curve, CONFIDENCES among them."""
+"""The confidences of the curve, which include CONFIDENCES."""
 _CURVE_KEYS = ("coverage", "low", "high", "width")
 COST_OF_REUSE = (
     "calibrated on validation rows, which also chose epochs and penalties: coverage can be a "
@@ -33,12 +33,12 @@ COST_OF_REUSE = (
 
 
 def possible_confidences(rows: int, among: Sequence[float] = CONFIDENCES) -> tuple[float, ...]:
-    """Those confidences that so many calibration rows are enough for."""
+    """The confidences for which this number of calibration rows is enough."""
     return tuple(confidence for confidence in among if least_rows(confidence) <= rows)
 
 
 def joined_intervals(parts: Sequence[Mapping[float, Intervals]]) -> dict[float, Intervals]:
-    """Intervals of several pieces of the rows, as those of all."""
+    """Intervals of all rows by confidence, from those of consecutive pieces of the rows."""
     return {
         confidence: Intervals(
             np.concatenate([part[confidence].lower for part in parts]),
@@ -51,7 +51,7 @@ def joined_intervals(parts: Sequence[Mapping[float, Intervals]]) -> dict[float, 
 def coverage_scores(
     found: Mapping[float, Intervals], truth: Columns, rows: CalibrationRows, targets: Sequence[str]
 ) -> dict[str, Any]:
-    """The entry of scores.json for intervals by confidence, of rows with these targets (n, t)."""
+    """The entry of scores.json, from intervals by confidence and true targets (n, t)."""
     scores = {
         confidence: {
             target: _scores(

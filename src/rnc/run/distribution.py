@@ -1,10 +1,11 @@
 """How good predicted distributions are: the entry "distribution" of scores.json.
 
-    {target: {"crps": ..., "low": ..., "high": ...}}      of a head that has a distribution
+    {target: {"crps": ..., "low": ..., "high": ...}}    if the head predicts a distribution
 
 crps is the mean of the continuous ranked probability score (see `rnc.metrics.distributions`), in
-the units of the target: it compares with the MAE of a head that has none. low and high are the ends
-of its 95 % interval by the bootstrap. All are of the test samples with features, up to 2,000.
+the units of the target, so it can be compared with the MAE of a head without a distribution. low
+and high are the ends of its 95 % bootstrap interval. At most 2,000 test samples are used: those
+whose features are kept.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from rnc.metrics.bootstrap import mean_interval
 from rnc.metrics.distributions import crps_points
 
 QUANTILES = 99
-"""Of each sample, at levels of equal mass: the score is then that of its distribution to 1 %."""
+"""Quantiles of each sample, with equal masses. They give the score to about 1 %."""
 
 
 @torch.no_grad()
@@ -32,7 +33,7 @@ def head_scores(
     targets: Sequence[str],
     period: float | None = None,
 ) -> dict[str, Any]:
-    """The entry of scores.json for features (n, d) of samples with these targets (n, t)."""
+    """The entry of scores.json, from features (n, d) of samples and their true targets (n, t)."""
     outputs = head(torch.from_numpy(features).to(head.linear.weight))
     return distribution_scores(sample_crps(head, outputs, truth, period), targets)
 
@@ -41,9 +42,9 @@ def head_scores(
 def sample_crps(
     head: Head, outputs: Tensor, truth: Columns, period: float | None = None
 ) -> Columns:
-    """The score of each sample and target: outputs (n, .), truth (n, t) -> (n, t).
+    """The CRPS of each sample and target: outputs (n, .), truth (n, t) -> (n, t).
 
-    NaN where outputs or targets are not finite.
+    It is NaN for samples with a quantile or target that is not finite.
     """
     levels = ((np.arange(QUANTILES) + 0.5) / QUANTILES).tolist()
     points = head.quantiles(outputs, levels).cpu().numpy()
@@ -56,7 +57,7 @@ def sample_crps(
 
 
 def distribution_scores(scores: Columns, targets: Sequence[str]) -> dict[str, Any]:
-    """The entry of scores.json for the scores (n, t) of samples; without those that are NaN.
+    """The entry of scores.json, from the CRPS (n, t) of samples. NaN are left out.
 
     >>> distribution_scores(np.array([[2.0], [2.0], [np.nan]]), ["age"])
     {'age': {'crps': 2.0, 'low': 2.0, 'high': 2.0}}

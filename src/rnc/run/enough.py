@@ -11,12 +11,12 @@ from rnc.training.record import Record
 FEW_UPDATES = 500
 """A training with fewer updates is short."""
 NOTABLE = 0.05
-"""A validation error that fell by this share in the last quarter was still falling."""
+"""If the validation error fell by this share or more in the last quarter, it was still falling."""
 _FIRST_STAGES = ("encoder", "end2end", "regularize")
 
 
 def kept_scheme(validation_errors: dict[str, float]) -> str:
-    """The scheme that auto kept: the first of those that are equal but for rounding.
+    """The scheme that auto kept: the first whose error is the lowest one, up to rounding.
 
     >>> kept_scheme({"end2end": 2.0, "probe": 1.5, "finetune": 1.5 - 1e-9})
     'probe'
@@ -28,22 +28,23 @@ def kept_scheme(validation_errors: dict[str, float]) -> str:
 def training_length(
     records: Sequence[Record], config: FitConfig, rows: Sizes | int, kept: str | None = None
 ) -> dict[str, Any]:
-    """What scores.json says about the length of the training.
+    """The entry "training" of scores.json: how long it was, and whether that was enough.
 
-    {"updates": of the network, "enough": whether, "why": not, or None, "epochs": to go on to}
+    {"updates": of the network, "enough": true or false, "why": the reason if not, else None,
+     "epochs": only if not enough: to how many epochs to continue}
 
     Args:
-        records: of all epochs.
-        config: of the run, resolved.
-        rows: how many there were to train on.
-        kept: the scheme that auto kept.
+        records: the records of all epochs.
+        config: the resolved config of the run.
+        rows: how many rows there were to train on.
+        kept: the scheme that auto kept; None for other schemes.
     """
     mine = [r for r in records if kept is None or _belongs(r.stage, kept)]
     trained = [r for r in mine if r.epoch > 0 and _kind(r.stage) in (*_FIRST_STAGES, "finetune")]
     updates = sum(updates_per_epoch(config, rows, _kind(r.stage)) for r in trained)
     found: dict[str, Any] = {"updates": updates, "enough": True, "why": None}
     first = [r for r in trained if _kind(r.stage) in _FIRST_STAGES]
-    if not first:  # the encoder is another run's
+    if not first:  # the encoder comes from another run
         return found
     per_epoch = updates_per_epoch(config, rows, _kind(first[0].stage))
     epochs = first[-1].epoch
@@ -58,7 +59,7 @@ def training_length(
 
 
 def updates_per_epoch(config: FitConfig, rows: Sizes | int, kind: str) -> int:
-    """How many times an epoch of a stage changes the weights."""
+    """The number of weight updates in an epoch of a stage."""
     assert config.batch_size is not None
     sizes = config.trained(rows)
     if kind in ("encoder", "regularize"):
@@ -70,7 +71,7 @@ def updates_per_epoch(config: FitConfig, rows: Sizes | int, kind: str) -> int:
 
 
 def _still_falling(records: Sequence[Record]) -> str | None:
-    """How far the validation error fell in the last quarter, if that is notable."""
+    """How far the validation error fell in the last quarter, in words; None if it hardly did."""
     errors = [(r.epoch, r.val_error) for r in records if r.val_error is not None]
     end = records[-1].epoch
     before = [error for epoch, error in errors if epoch <= 0.75 * end]
@@ -86,6 +87,6 @@ def _kind(stage: str) -> str:
 
 
 def _belongs(stage: str, scheme: str) -> bool:
-    """Whether a stage of scheme auto led to the model of this scheme."""
+    """Whether a stage of a run with scheme auto trained the model of this scheme."""
     shared = stage == "encoder" and scheme in ("probe", "finetune")
     return shared or stage.startswith(f"{scheme}/")

@@ -1,27 +1,29 @@
 """Evaluate a model on one split of a table.
 
-The scores, as scores.json has them:
+The scores, as in scores.json:
 
     {"test": {"mae": ..., "r2": ..., "spearman": ..., "many_mae": ..., ...},
      "n": {"train": ..., "val": ..., "test": ...},
-     "per_target": {target: {"mae": ..., ...}},  if there are several
+     "per_target": {target: {"mae": ..., ...}},  if there are several targets
      "subgroups": {column: {value or range: {"n": ..., "mae": ..., ...}}},  see `rnc.run.groups`
-     "readable": {column: accuracy or R2},                                   likewise
+     "readable": {column: accuracy or R2},                                  see `rnc.run.groups`
      "guessing": {column: {"kind": "accuracy" or "r2", "chance": the score of a guess}},
      "intervals": {...},          if the model has calibration rows: see `rnc.run.coverage`
-     "out_of_range": {"out_of_range": n, "checked": of n, "kept": training samples}
-                                                      of a run, see `rnc.run.neighbours`
-     "test": {"concordance": ..., "hit_share": ...}  of targets known in part, beside the others:
-                                                      see `rnc.run.partial_scores`
-     "distribution": {target: {"crps": ...}},  of some heads: see `rnc.run.distribution`
+     "out_of_range": {"out_of_range": n, "checked": n, "kept": number of training samples}
+                                  added by `rnc.run.neighbours`
+     "test": {"concordance": ..., "hit_share": ...}  beside the other scores, if some targets are
+                                  known in part: see `rnc.run.partial_scores`
+     "distribution": {target: {"crps": ...}},  for some heads: see `rnc.run.distribution`
      "columns": {column of predictions.csv: its role}}                 see `rnc.run.predictions`
 
-The first key is the name of the split. A score that is not defined is left out. Where the rows have
-weights, errors and R2 are weighted means, also those of shots and subgroups; n counts rows, and
-spearman, kendall and "readable" count every row alike. `rnc fit` adds
+The first key is the name of the split. A score that is not defined is left out. If rows have
+weights, errors and R2 are weighted, also for shot groups and subgroups. n counts rows. spearman,
+kendall, "readable", "intervals" and "distribution" ignore weights. `rnc fit` adds
 
-     "validation_error": the lowest one,
+     "validation_error": that of the weights that were kept,
      "auto": {scheme: its validation error}, "kept": scheme            with scheme auto
+     "head": {"penalty": ..., "balance": ...}                          if the head was solved
+     "oversample": exponent                                            if it is not 0
      "training": {"updates": ..., "enough": ..., "why": ...}           see `rnc.run.enough`
      "baselines": {"median": {"mae": ...}, "boosting": {"mae": ...}}   see `rnc.run.baselines`
 """
@@ -69,12 +71,12 @@ from rnc.training.record import told
 
 MOST_POINTS = 2000
 
-_BATCH, _TOGETHER = 256, 64  # samples that an encoder sees at once, and such batches for a head
+_BATCH, _TOGETHER = 256, 64  # samples per batch of an encoder, batches per call of a head
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What `evaluate` returns; `rnc.run.write.write_evaluation` writes it."""
+    """The result of `evaluate`. `rnc.run.write.write_evaluation` writes it to files."""
 
     scores: dict[str, Any]
     """JSON types, as in scores.json."""
@@ -83,17 +85,17 @@ class Evaluation:
     features: NDArray[np.float32]
     """(k, d), of up to 2,000 samples."""
     rows: NDArray[np.int64]
-    """(k,) which rows of predictions these are, ascending."""
+    """(k,) the rows of `predictions` that have these features, ascending."""
     thumbnails: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Small pictures by kind (see `rnc.run.thumbnails`) and "rows" (m,), which rows of
-    predictions they show, ascending: those of the features and of the worst errors."""
+    """Small pictures by kind (see `rnc.run.thumbnails`), and in "rows" (m,) the rows of
+    `predictions` that they show, ascending: those with features and those with the worst errors."""
     worst_inputs: pd.DataFrame | None = None
-    """Of a table: the raw columns of the samples with the worst errors, whose rows of predictions
-    are the index."""
+    """For a table: the raw columns of the samples with the worst errors. The index holds their rows
+    in `predictions`."""
     neighbours: AnalysisResult | None = None
-    """Training samples that are nearest to the worst errors, see `rnc.run.neighbours`."""
+    """The training samples nearest to the worst errors, see `rnc.run.neighbours`."""
     partial_predictions: pd.DataFrame | None = None
-    """Of test rows whose targets are known in part, see `rnc.run.partial_scores`."""
+    """Predictions for test rows whose targets are known in part, see `rnc.run.partial_scores`."""
 
 
 def evaluate(
@@ -110,15 +112,15 @@ def evaluate(
     """Scores, predictions and features of a model on one split.
 
     Args:
-        model: the model as it is, on its device.
-        table: prepared as the model's training data were.
+        model: the model, which stays on its device.
+        table: the data, prepared as the model's training data were.
         split: train, val, test or calibration.
-        angles: the two targets are pitch and yaw in degrees.
-        seed: of the draw of 2,000 samples where there are more, and of the folds.
-        train_targets: what the model was trained on, (m,) or (m, t), if not the table's train
-            rows. Without either, r2 and the shot scores are left out.
-        label_distance: as for `rnc_loss`, for spearman and kendall.
-        similarity: likewise.
+        angles: whether the two targets are pitch and yaw in degrees.
+        seed: the seed of the draw of 2,000 samples, if there are more, and of the probes' folds.
+        train_targets: the targets that the model was trained on, (m,) or (m, t); by default those
+            of the table's train rows. If there are none, r2 and the shot scores are left out.
+        label_distance: as for `rnc_loss`; for spearman, kendall and circular_error.
+        similarity: as for `rnc_loss`; for spearman and kendall.
 
     >>> from rnc.data import table_from_arrays
     >>> from rnc.heads import head_config
@@ -184,7 +186,7 @@ def evaluate(
 def evaluate_run(
     model: Regressor, table: Table, config: FitConfig, train_targets: Values | None = None
 ) -> Evaluation:
-    """Evaluate a model by the distances and similarities that it was trained with."""
+    """Evaluate a model with the label distance and the similarity that it was trained with."""
     return evaluate(
         model,
         table,
@@ -205,11 +207,11 @@ def _predict(
     rows: NDArray[np.int64],
     maker: IntervalMaker | None,
 ) -> tuple[NDArray[np.float32], Columns, dict[str, Columns], dict[float, Intervals]]:
-    """Features (k, d) of chosen rows of the samples; of all, predictions (n, t) and extras (n,).
+    """Features (k, d) of some samples; predictions (n, t), extras (n,) and intervals of all.
 
-    And their intervals by confidence, if there is what makes some.
-
-    The encoder runs once, and the features of all samples are never in memory together.
+    `rows` are the positions of the samples with features. Intervals are by confidence, and only
+    if there is a `maker`. The encoder runs once, and the features of all samples are never in
+    memory at the same time.
     """
     batches = told(
         "evaluating",
@@ -236,7 +238,7 @@ def _predict(
 
 
 def draw(n: int, limit: int, seed: int = 0) -> NDArray[np.int64]:
-    """Positions of `limit` of n samples, drawn by a seed, ascending; all of them if n is less."""
+    """Positions of at most `limit` of n samples, drawn at random with a seed, ascending."""
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(seed).permutation(n)[:limit])
@@ -317,7 +319,7 @@ def _per_group(
     for code, name in enumerate(groups.names):
         rows = np.flatnonzero(groups.codes == code)
         if len(rows):
-            # In a group without weight, as in data without weights, all rows count alike.
+            # If all weights in a group are 0, its rows count equally.
             mass = None if weights is None or not weights[rows].any() else weights[rows]
             of_group = _scores(prediction[rows], truth[rows], train, mass, angles=angles)
             scores[name] = {"n": len(rows), **_without_shots(of_group)}
@@ -328,7 +330,7 @@ def _per_group(
 
 
 def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
-    """Positions of the rows to evaluate, if the model can be."""
+    """Positions of the rows to evaluate. Raises if the model does not fit the table."""
     if split not in EXACT_SPLITS:
         raise DataError(f"split must be one of {', '.join(EXACT_SPLITS)}; got {split!r}.")
     config, samples = model.config, table.rows(split)

@@ -3,17 +3,17 @@
     inputs       (n, *input_shape)  float32, prepared samples, one view of each; any n
     predictions  (n, t)             float64, in the units of the targets
     features     (n, d)             float32
-    quantiles    (n, t, q)          float64, of the heads quantile and gaussian; their levels are in
-                                    the metadata
-    std          (n, t)             float64, of the head gaussian: standard deviations
+    quantiles    (n, t, q)          float64, for the heads quantile and gaussian; their levels are
+                                    in the metadata
+    std          (n, t)             float64, for the head gaussian: standard deviations
     E            (n, t)             float64, for every extra E of `rnc.run.predictions`
 
-Predictions are float64 as those of `Regressor`, since in float32 a date loses its minutes.
-The metadata of the model holds, as JSON under "rank-n-contrast", what prepares raw samples: `kind`,
+Predictions are float64, like those of `Regressor`, since in float32 a date loses its minutes.
+The metadata of the model says how to prepare raw samples, as JSON under "rank-n-contrast": `kind`,
 `input_shape`, `target_names`, the constants in `prepare`, and in `steps` how to use them, in words.
-`levels` are those of the quantiles. `test_views` says what the graph averages features over; it
-makes these views of its inputs itself. `intervals`, of a model that has calibration rows, are the
-margins of plain intervals by confidence; `rnc.run.coverage` says which confidences.
+`levels` are the levels of the quantiles. `test_views` names the views over which the graph averages
+features; it makes them from its inputs itself. If the model has calibration rows, `intervals` has
+the margins of plain intervals for each confidence in `rnc.run.coverage` that they allow.
 """
 
 import copy
@@ -50,10 +50,10 @@ _CHECKED_SIZES = (1, 7)  # not 2, which the graph is traced with
 
 
 def export_onnx(model: Regressor, path: str | Path) -> None:
-    """Write a model as ONNX, if onnxruntime gives the same results with it as PyTorch.
+    """Write a model as ONNX, after a check that onnxruntime gives the same results as PyTorch.
 
-    The results for random inputs may differ by 1e-4 of the largest at most. Otherwise, and if
-    anything else fails, a file of that name stays as it was.
+    The results for random inputs may differ by 1e-4 of the largest value at most. If they differ
+    more, or if anything else fails, it raises and leaves an existing file unchanged.
     """
     runtime = _needed_packages()["onnxruntime"]
     weights = sum(tensor.nbytes for tensor in model.state_dict().values())
@@ -74,7 +74,7 @@ def export_onnx(model: Regressor, path: str | Path) -> None:
 
 
 class _Graph(nn.Module):
-    """What the file computes."""
+    """The computation that the file contains."""
 
     def __init__(self, model: Regressor) -> None:
         super().__init__()
@@ -82,8 +82,9 @@ class _Graph(nn.Module):
         head = model.head.config
         self.shift = torch.tensor(head.shift, dtype=torch.float64)
         self.scale = torch.tensor(head.scale, dtype=torch.float64)
-        # Units come in here: the head would put them in as Python numbers, which torch writes
-        # as float32. The copy shares all weights, and in a tuple it is no second module.
+        # The units of targets are applied here as tensors: the head would use Python numbers,
+        # which torch writes as float32. The copy of the head shares all weights. It is in a tuple,
+        # so that torch does not register it as a second module.
         t = len(head.shift)
         without_units = copy.copy(self.model.head)
         without_units.config = dataclasses.replace(head, shift=(0.0,) * t, scale=(1.0,) * t)
@@ -97,14 +98,14 @@ class _Graph(nn.Module):
 
 
 def _levels(head: Head) -> tuple[float, ...]:
-    """The levels of the quantiles that a file has: those that the head learned, or the usual."""
+    """The levels of the quantiles in the file: those that the head learned, or the default."""
     if head.spec.quantiles is None:
         return ()
     return tuple(head.config.options.get("levels", LEVELS))
 
 
 def _spread(head: Head, outputs: Tensor, shift: Tensor, scale: Tensor) -> dict[str, Tensor]:
-    """What a file has beside predictions, of a head without units."""
+    """Quantiles and standard deviations, if the head has them, after scale and shift."""
     spread = {}
     if levels := _levels(head):
         spread["quantiles"] = head.quantiles(outputs, levels) * scale[:, None] + shift[:, None]
@@ -128,12 +129,12 @@ def _traced(model: Regressor) -> bytes:
             example,
             dynamo=True,
             dynamic_shapes=shapes,
-            # "view" would be in the way of a node that torch gives this name.
+            # The name "view" would clash with a node that torch gives this name.
             input_names=["inputs"],
             output_names=names,
             verbose=False,
         )
-    except Exception as error:  # what an encoder of the user's makes torch raise has many types
+    except Exception as error:  # a user's encoder can make torch raise many types of errors
         raise RuntimeError(
             f"The encoder {model.config.encoder!r} cannot be written as ONNX for any number of "
             f"samples: {error}"
@@ -194,10 +195,10 @@ def _check_same(model: Regressor, session: Any) -> None:
 
 @torch.no_grad()
 def _torch_results(model: Regressor, inputs: Tensor) -> dict[str, Tensor]:
-    """What the outputs of the file should be, in their order."""
+    """The outputs that the file should give, computed by PyTorch, in the same order."""
     features, outputs = model(inputs)
     t = len(model.head.config.shift)
-    # The head itself has the units of the targets.
+    # This head applies the units of the targets itself.
     spread = _spread(model.head, outputs, torch.zeros(t), torch.ones(t))
     predictions = model.head.decode(outputs)
     extras = extras_of(model, features)
@@ -205,9 +206,10 @@ def _torch_results(model: Regressor, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def _difference_of(what: str, their: NDArray[Any], our: NDArray[Any], head: HeadConfig) -> float:
-    """The difference of an output; of predictions and quantiles as the head sees them.
+    """The relative difference of one output.
 
-    There 1 is a deviation or a bin, whatever the unit.
+    Predictions and quantiles are compared in the units of the head, where 1 is a standard deviation
+    or a bin, so that the units of the targets do not matter.
     """
     if what not in ("predictions", "quantiles"):
         return _difference(their, our, least=1e-30)
@@ -217,7 +219,7 @@ def _difference_of(what: str, their: NDArray[Any], our: NDArray[Any], head: Head
 
 
 def _difference(their: NDArray[Any], our: NDArray[Any], *, least: float) -> float:
-    """The largest difference in units of the largest value, which counts as `least` or more."""
+    """The largest difference, divided by the largest value or by `least` if that is larger."""
     if their.shape != our.shape:
         return float("nan")
     return float(np.abs(their - our).max() / max(np.abs(our).max(), least))
@@ -227,7 +229,7 @@ def _difference(their: NDArray[Any], our: NDArray[Any], *, least: float) -> floa
 
 
 def _metadata(model: Regressor) -> dict[str, Any]:
-    """What prepares inputs for the graph, for a reader without this package."""
+    """The metadata, which say how to prepare inputs for the graph without this package."""
     config = model.config
     constants, steps = _STEPS[config.kind](model)
     return {
@@ -244,7 +246,7 @@ def _metadata(model: Regressor) -> dict[str, Any]:
 
 
 def _margins(model: Regressor) -> dict[str, Any]:
-    """The constants of plain intervals, which hold for any model; other kinds need more."""
+    """The margins of plain intervals, {} without calibration rows. Other kinds need more."""
     rows = kept_calibration(model)
     if rows is None:
         return {}
@@ -290,7 +292,7 @@ def _image(model: Regressor) -> tuple[dict[str, Any], list[str]]:
 
 
 def _first_step(preprocessing: Mapping[str, Any]) -> str:
-    """How a picture becomes the pixels of a Table."""
+    """A sentence on how a picture becomes the pixels of a Table."""
     if "shape" in preprocessing:
         return "They must have the height and width in shape, as the arrays in training."
     files = _FILES[preprocessing.get("fit", "crop")]
@@ -353,7 +355,7 @@ def _volume(model: Regressor) -> tuple[dict[str, Any], list[str]]:
 
 
 def _of_scans(preprocessing: Mapping[str, Any]) -> str:
-    """How a volume becomes one of the size of those in training."""
+    """A sentence on how a volume gets the size of the training volumes."""
     if "fit" not in preprocessing:
         return "They must have the sides in shape, as the arrays in training."
     units = {

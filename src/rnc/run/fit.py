@@ -1,8 +1,7 @@
 """A run from labelled data to a finished folder: train, evaluate, save.
 
-`fit_run` yields a record per epoch, for whoever shows them; `fit` runs it to its end. What the
-folder holds, and when each file is written, is in `rnc.run.folder`. The test split is looked at
-once, after training.
+`fit_run` yields a record per epoch, for progress bars and trackers; `fit` runs it to its end.
+`rnc.run.folder` lists the files of the folder. The test split is used only once, after training.
 """
 
 import platform
@@ -65,14 +64,15 @@ def fit(
         config: how to train.
         out: the run folder; must be new or empty unless it is resumed or overwritten.
         data: how the table was read, for config.json, so that `rnc evaluate` can read it again.
-        name: of the run in reports; by default the folder's.
-        resume: continue the run in `out`, which must have the same config, but for more epochs.
+        name: the name of the run in reports; by default that of the folder.
+        resume: continue the run in `out`. Its config must be the same, apart from options that only
+            change speed and the numbers of epochs, which may grow.
         overwrite: delete the run in `out` first.
-        encoder: a module of the caller's own.
-        encoder_from: a run whose encoder is taken as it is instead of training one.
-        objective: of the caller's own, instead of config.objective: features (n, v, d) and targets
-            (n, t), of all processes, -> the number to minimise.
-        show: takes the record of every epoch.
+        encoder: a module to use instead of an encoder by name.
+        encoder_from: a run whose trained encoder is used instead of training one.
+        objective: a function to use instead of config.objective: features (n, v, d) and targets
+            (n, t) of all processes -> the loss.
+        show: called with the record of every epoch.
         track: names of trackers that get the records, too.
     """
     check_trackers(track)
@@ -110,12 +110,13 @@ def fit_run(
     objective: PairLoss | None = None,
     boosting: bool = True,
 ) -> Iterator[Record]:
-    """`fit` step by step: one Record per epoch; the run folder is finished after the last.
+    """`fit` as a generator of one Record per epoch. The run folder is finished after the last.
 
-    Beside the arguments of `fit` there are `command`, what the user typed, for the report;
-    `encoder_weights`, an encoder to take as `train` does, which a resumed run needs again; and
-    `encoder_records` of the epochs that trained it, for history.csv: they are not yielded; and
-    `boosting`, whether to train scikit-learn's beside a table, to compare with.
+    It has these arguments beside those of `fit`. `command` is what the user typed, for the report.
+    `encoder_weights` are those of a trained encoder, as `train` takes them; a resumed run needs
+    them again. `encoder_records` are the epochs that trained this encoder: they are written to
+    history.csv, but not yielded. `boosting` says whether to compare with scikit-learn's gradient
+    boosting, on tables.
     """
     if objective is not None:
         config = replace(config, objective="own")
@@ -170,13 +171,13 @@ def fit_run(
 
 
 def _with_oversample(config: FitConfig, table: Table) -> FitConfig:
-    """The config with the exponent that the targets of these data choose, if it has none."""
+    """The config with an oversampling exponent. If it has none, the targets choose it."""
     resolved = config.resolve(table.sizes, table.kind)
     return replace(config, oversample=chosen_oversample(resolved, table))
 
 
 def _calibrate(model: Regressor, table: Table, config: FitConfig, out: Path) -> None:
-    """Write the calibration rows, which intervals of predictions rest on."""
+    """Give the model the calibration rows that intervals need, and write them."""
     model.calibration = calibrate(model, table, period=config.period)
     if model.calibration is not None:
         model.calibration.write(out)
@@ -185,7 +186,7 @@ def _calibrate(model: Regressor, table: Table, config: FitConfig, out: Path) -> 
 def _begin(
     run: RunFolder, model: Regressor, table: Table, entries: dict[str, Any] | None, *, resume: bool
 ) -> None:
-    """Write what a run folder has before training; without entries, config.json stays."""
+    """Write the files of a run folder before training. Without entries, config.json stays."""
     for folder in (run.path, *(run.path / name for name in RUN_FOLDERS)):
         sweep(folder)
     if entries is not None:
@@ -202,17 +203,18 @@ def resume_run(
     head_epochs: int | None = None,
     say: SayTracker = log_tracker,
 ) -> Iterator[Record]:
-    """Go on with a run of `rnc fit` from its folder alone: one Record per epoch.
+    """Continue a run of `rnc fit` from its folder alone: a generator of one Record per epoch.
 
-    Epochs that were trained before are yielded, too; trackers that the run had get the others. A
-    run with more `epochs` than it had goes on from its last checkpoint: the learning rate follows
-    the cosine of the new length from there on.
+    Epochs that were trained before are yielded, too, but the run's trackers only get the new ones.
+    With more `epochs` than before, training goes on from the last checkpoint. From there, the
+    learning rate follows the cosine of the new length.
 
     Args:
         folder: the run, finished or not.
-        epochs: of the encoder, or of end-to-end training, in all; by default as many as before.
-        head_epochs: of fine-tuning, or of a head that is trained by steps; likewise.
-        say: takes a line of text about a tracker that fails.
+        epochs: total epochs of the encoder, or of end-to-end training; by default as before.
+        head_epochs: total epochs of fine-tuning, or of a head that is trained by gradient steps; by
+            default as before.
+        say: called with a line of text if a tracker fails.
     """
     run = RunFolder(Path(folder))
     config, content = run.fit, read_config(run.path, complete=True)
@@ -239,7 +241,7 @@ def resume_run(
 
 
 def _training_scores(records: Sequence[Record], config: FitConfig, table: Table) -> dict[str, Any]:
-    """What scores.json says about the training: validation errors, and whether it was enough."""
+    """Entries of scores.json about the training: validation errors, and if it was long enough."""
     scores, resolved = _validation(records, config), config.resolve(table.sizes, table.kind)
     if config.oversample:
         scores["oversample"] = config.oversample
@@ -249,16 +251,16 @@ def _training_scores(records: Sequence[Record], config: FitConfig, table: Table)
 
 
 def _validation(records: Sequence[Record], config: FitConfig) -> dict[str, Any]:
-    """The validation error of what stays; with scheme auto that of each, and which was kept.
+    """The validation error of the kept weights; with scheme auto also that of each scheme.
 
-    If the weights that stay have a solved head, it says what validation chose for that, too.
+    If the kept weights have a solved head, the penalty and balance that validation chose, too.
     """
     best: dict[str, Record] = {}
     errors: dict[str, float] = {}
     last = records[-1].stage if records else ""
     for record in records:
         if record.stage == "encoder" or (config.scheme != "auto" and record.stage != last):
-            continue  # the first of two stages: its head is not the one that stays
+            continue  # an earlier stage, whose head is not kept
         if record.val_error is not None:
             scheme = record.stage.split("/")[0]
             stays = config.finetune_keep == "last" and record.stage == "finetune"
@@ -278,7 +280,7 @@ def _solved_head(record: Record) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    """What the numbers of a run depend on besides its config."""
+    """Versions and hardware, on which the numbers of a run depend besides its config."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "rank-n-contrast": rnc.__version__,

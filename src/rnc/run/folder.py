@@ -1,7 +1,7 @@
 """The run folder: the names of its files, how each is read, and how each is written.
 
     config.json         model, FitConfig, data, command, environment; "format" is the version
-    checkpoint/         what a killed run continues from
+    checkpoint/         the state from which a killed run continues
     train_targets.safetensors   targets (m, t) that the model learns from
     skipped.csv         rows that were left out, and why
     history.csv         one line per epoch
@@ -11,17 +11,18 @@
     features.safetensors    features (k, d) of test samples, and their rows (k,) in predictions.csv
     thumbnails.safetensors  small pictures of test samples, see `rnc.run.thumbnails`
     predictions.csv     see `rnc.run.predictions`
-    worst_inputs.csv    of a table: row in predictions.csv and features of the worst errors
+    predictions_partial.csv     see `rnc.run.partial_scores`
+    worst_inputs.csv    for a table: row in predictions.csv and features of the worst errors
     scores.json         see `rnc.run.evaluate`; written last, so a run that has it is finished
     trackers.json       which trackers took which records; tensorboard/, wandb/: their files
     analyses/           NAME.json and, where it has arrays, NAME.safetensors
     report.html
 
-Every file is written whole or not at all, by `rnc.files`. `RunFolder` reads strictly: what is
-missing or broken raises, and the message says what to do. `rnc.run.partial` reads what there is.
-`rnc.run.parts` has one reader per file, which both use, and `rnc.run.write` writes an evaluation.
-Four names are defined in lower layers, which write these files: `rnc.model` has config.json and
-model.safetensors, `rnc.intervals` reference.safetensors, `rnc.training` checkpoint/.
+Except for trackers, `rnc.files` writes every file completely or not at all. `RunFolder` reads
+strictly: a missing or broken file raises, and the message says what to do. `rnc.run.partial` reads
+what is there. Both use the readers of `rnc.run.parts`. `rnc.run.write` writes an evaluation. Names
+that lower layers need are defined there: `rnc.files` has config.json and the safetensors of model,
+reference and calibration; `rnc.training.checkpoint` has checkpoint/.
 """
 
 import csv
@@ -111,12 +112,12 @@ Part = TypeVar("Part")
 
 
 class DoesNotApply(ValueError):
-    """An analysis has nothing to say about this run; the message says why."""
+    """An analysis cannot be applied to this run. The message says why."""
 
 
 @dataclass(frozen=True)
 class AnalysisResult:
-    """What an analysis found: JSON types, and arrays that go into a file beside it."""
+    """The result of an analysis: JSON types, and arrays for a file beside the JSON file."""
 
     content: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -124,15 +125,15 @@ class AnalysisResult:
 
 @dataclass(eq=False)
 class RunFolder:
-    """The folder of a run; each part is read when it is first asked for."""
+    """The folder of a run. Each part is read when it is first needed."""
 
     path: Path
     given_table: Table | None = None
     """The data that the run was fitted on, if they are not in the file that config.json names."""
     encoder: nn.Module | None = None
-    """The module, if the run was fitted with one of the caller's own."""
+    """The encoder, if the run was fitted with a module of the caller."""
     given_scores: dict[str, Any] | None = None
-    """What scores.json will hold, of a run that is about to be finished."""
+    """The future content of scores.json, for a run that is about to be finished."""
 
     def __post_init__(self) -> None:
         self.path = Path(self.path)
@@ -180,7 +181,7 @@ class RunFolder:
 
     @property
     def answer(self) -> Answer:
-        """What to tell first about the run: its error, and what it must beat."""
+        """The result of the run in words: its error, and the errors of the baselines."""
         return answer(self.scores, self.config, str(self.path))
 
     @cached_property
@@ -241,7 +242,7 @@ class RunFolder:
 
     @cached_property
     def train_targets(self) -> Columns | None:
-        """What the model was trained on, (m, t); None for a run that did not keep it."""
+        """The targets that the model was trained on, (m, t); None if the run did not keep them."""
         if not (self.path / TRAIN_TARGETS_FILE).exists():
             return None
         count = len(self.targets)
@@ -249,7 +250,7 @@ class RunFolder:
 
     @property
     def sizes(self) -> Sizes | None:
-        """How many rows there were to train on; None for a run that did not keep it."""
+        """How many rows there were to train on; None if the run did not keep these numbers."""
         if (kept := self.config.get("sizes")) is not None:
             return Sizes(**kept)
         targets = self.train_targets
@@ -257,7 +258,7 @@ class RunFolder:
 
     @cached_property
     def model(self) -> Regressor:
-        """The trained model, on a GPU where there is one and the run may use it."""
+        """The trained model, on a GPU if there is one and the config allows it."""
         gpu = torch.cuda.is_available() and self.fit.device != "cpu"
         return Regressor.load(self.path, self.encoder).to("cuda" if gpu else "cpu")
 
@@ -274,7 +275,7 @@ class RunFolder:
         return self._checked(self.read_table() if given is None else given)
 
     def read_table(self) -> Table:
-        """The data from where config.json says that they are, of a run that may be unfinished."""
+        """The data, read from the place that config.json names. The run may be unfinished."""
         data = self.source
         if not data.source:
             raise DoesNotApply(
@@ -286,7 +287,7 @@ class RunFolder:
                 f"{self.path} was fitted on {data.source}, which is not there as seen from "
                 f"{Path.cwd()}. Call rnc from the folder where `rnc fit` was called."
             )
-        # They are prepared as the model expects, also where this version would do otherwise.
+        # Prepare the data as the model expects, even if this version would do it differently.
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
         side = self.config["model"].get("preprocessing", {}).get("side")
         return data.read(self.fit.image_size, fitted, same_rows=True, side=side)
@@ -302,7 +303,7 @@ class RunFolder:
         return self._analysis_file(name).exists()
 
     def analysis(self, name: str) -> AnalysisResult:
-        """What an analysis found."""
+        """The result of an analysis."""
         path = self._analysis_file(name)
         if not path.exists():
             raise FileNotFoundError(
@@ -316,7 +317,7 @@ class RunFolder:
     # ----------------------------------------------------------------------------- writing
 
     def write_analysis(self, name: str, result: AnalysisResult) -> Path:
-        """Write what an analysis found; returns the JSON file."""
+        """Write the result of an analysis, and return the path of its JSON file."""
         path = self._analysis_file(name)
         if result.tensors:
             write_tensors(path.with_suffix(".safetensors"), result.tensors)
@@ -339,13 +340,13 @@ class RunFolder:
         write_tensors(self.path / TRAIN_TARGETS_FILE, {"targets": torch.from_numpy(targets)})
 
     def delete_checkpoint(self) -> None:
-        """Delete what a killed run would continue from."""
+        """Delete the checkpoints, from which a killed run would continue."""
         shutil.rmtree(self.path / CHECKPOINT_FOLDER, ignore_errors=True)
 
     def delete(self) -> None:
         """Delete the files of the run, and nothing else in the folder.
 
-        If this is killed, the folder still holds a run, which is not finished.
+        If the process is killed meanwhile, the folder still holds a run, an unfinished one.
         """
         (self.path / SCORES_FILE).unlink(missing_ok=True)
         for name in RUN_FOLDERS:
@@ -369,7 +370,7 @@ class RunFolder:
         return self.path / ANALYSES_FOLDER / f"{name}.json"
 
     def _read(self, name: str, read: Callable[[Path], Part]) -> Part:
-        """A part of the run by the reader of its file; an error names the file and the remedy."""
+        """A part of the run, read by `read`. An error names the file and says what to do."""
         path = self._file(name)
         with damaged(path, f"Write it again with `rnc resume {self.path}`."):
             return read(path)
@@ -377,7 +378,7 @@ class RunFolder:
     def _file(self, name: str) -> Path:
         path = self.path / name
         if not path.exists():
-            config = read_config(self.path)  # says so if this is no run at all
+            config = read_config(self.path)  # raises if this is no run at all
             if command := config.get("command") if "evaluation_of" in config else None:
                 raise FileNotFoundError(
                     f"{self.path} has no {name}. Repeat with --overwrite: {command}"

@@ -1,4 +1,4 @@
-"""A run whose encoder starts from weights: what they decide, and what config.json keeps of them."""
+"""Runs whose encoder starts from weights: options that suit these, and entries of config.json."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -22,12 +22,12 @@ def has_weights(config: FitConfig) -> bool:
 def suit_weights(
     config: FitConfig, given: Collection[str] = (), resumed: Path | None = None
 ) -> FitConfig:
-    """The config with the encoder and the image size that its weights are for.
+    """The config with the encoder and the image size that suit its weights.
 
     Args:
-        config: of the run.
-        given: fields that the user chose, which stay.
-        resumed: the run that goes on, which has them already.
+        config: the config of the run.
+        given: fields that the user chose, which are not changed.
+        resumed: the folder of a run to resume; if it has a run, both fields are taken from it.
     """
     if not has_weights(config):
         return config
@@ -43,9 +43,10 @@ def suit_weights(
 
 
 def stored_pixels(config: FitConfig, fit: str) -> dict[str, Any]:
-    """How image files are decoded, as `DataSource.read` takes it; nothing where it is as ever.
+    """Arguments of `DataSource.read` for decoding image files; {} for its defaults.
 
-    `fit` is how a picture becomes a square: only of its middle a further part is cut off.
+    `fit` says how a picture becomes a square. Only with "crop" is the decoded square larger than
+    the view that the encoder sees, so only then a side is set.
     """
     chosen = (config.augment_options or {}).get("short_side")
     if not has_weights(config):
@@ -66,7 +67,7 @@ def _name(config: FitConfig) -> str:
 
 
 def weight_entries(config: FitConfig, model: Regressor) -> dict[str, Any]:
-    """Entries of config.json about the weights that an encoder starts from, if there are some."""
+    """Entries of config.json about the weights that an encoder starts from; {} without weights."""
     entry: dict[str, str] = {}
     if has_weights(config) and model.config.encoder != "own":
         entry = about_weights(model.config.encoder, config.weights)
@@ -88,7 +89,7 @@ def check_same_weights(run: RunFolder, entries: dict[str, Any]) -> None:
 def weight_words(config: FitConfig) -> str | None:
     """A line about the weights that a run starts from; None if there are none.
 
-    Their licence is what timm or the folder says; it is the user's to keep.
+    The licence is the one that timm or the folder names. The user must comply with it.
     """
     if not has_weights(config):
         return None

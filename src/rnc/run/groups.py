@@ -1,7 +1,7 @@
 """Groups of samples by a further column, and how well a probe reads that column from features.
 
-A column with up to 50 different values makes a group of each. One with more numbers than that is
-cut at its quintiles; one with more texts makes no groups.
+If a column has up to 50 different values, each value is a group. If it has more, numbers are cut at
+their quintiles, and texts make no groups.
 """
 
 import math
@@ -37,7 +37,7 @@ class Groups(NamedTuple):
 
     values: NDArray[Any]
     codes: NDArray[np.int64]
-    """Which of the names each sample has: (n,)."""
+    """The position of each sample's group in `names`, (n,)."""
     names: list[str]
     ranges: bool
     """Whether the names are ranges of numbers, not single values."""
@@ -48,7 +48,9 @@ class Groups(NamedTuple):
 
 
 def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) -> Groups | None:
-    """Groups by the values of all splits, so that those of val and test are the same.
+    """The groups of samples by a column; None if it has too many different texts.
+
+    `values` are those of all splits, so that val and test have the same groups.
 
     >>> groups_of(np.array(["10", "9", "10"])).names
     ['9', '10']
@@ -58,7 +60,7 @@ def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) ->
     samples = np.arange(len(values)) if samples is None else samples
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) <= MOST_VALUES:
-        names = [str(value) for value in distinct]  # as pandas writes them, float32 too
+        names = [str(value) for value in distinct]  # as pandas writes them, also for float32
         order = sorted(range(len(names)), key=lambda i: natural_key(names[i]))
         place = np.argsort(order)
         return Groups(values[samples], place[codes[samples]], [names[i] for i in order], False)
@@ -66,7 +68,7 @@ def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) ->
         return None
     known = np.isfinite(values)
     texts = _texts(np.unique(np.quantile(values[known], np.linspace(0, 1, _RANGES + 1))))
-    edges = np.array(texts, dtype=np.float64)  # as the names say, to the last digit
+    edges = np.array(texts, dtype=np.float64)  # exactly the numbers in the names
     codes = np.searchsorted(edges[1:-1], values, side="right")
     names = [f"{low} to {high}" for low, high in pairwise(texts)]
     codes[~known] = len(names)
@@ -74,7 +76,7 @@ def groups_of(values: NDArray[Any], samples: NDArray[np.int64] | None = None) ->
 
 
 def groups_named(texts: NDArray[np.str_], names: Sequence[str]) -> Groups:
-    """The groups that an evaluation made, back from a column of predictions.csv and their names.
+    """The groups of an evaluation, restored from a column of predictions.csv and their names.
 
     Args:
         texts: the column, (n,).
@@ -101,7 +103,7 @@ def groups_named(texts: NDArray[np.str_], names: Sequence[str]) -> Groups:
 
 
 def natural_key(text: str) -> tuple[float, list[tuple[int, str]]]:
-    """For sorted(): numbers by size, then texts by letter, with the numbers in them by size.
+    """A key for sorted(): numbers by size, then texts by letter, with their numbers by size.
 
     >>> sorted(["room 10", "room 9", "10", "9", "hall"], key=natural_key)
     ['9', '10', 'hall', 'room 9', 'room 10']
@@ -113,7 +115,7 @@ def natural_key(text: str) -> tuple[float, list[tuple[int, str]]]:
 
 
 def _texts(edges: NDArray[Any]) -> list[str]:
-    """Numbers as short as they stay different."""
+    """Numbers as text, with as few digits from 6 on as keep them different."""
     texts: list[str] = []
     for digits in range(6, 18):
         texts = [f"{edge:.{digits}g}" for edge in edges]
@@ -126,22 +128,22 @@ def _texts(edges: NDArray[Any]) -> list[str]:
 
 
 class Readable(NamedTuple):
-    """How well a linear probe reads a column from features of samples it has not seen."""
+    """How well a linear probe reads a column from features of samples that it has not seen."""
 
     score: float
     kind: str
-    """accuracy, or r2 of a column of ranges."""
+    """accuracy, or r2 for a column of ranges."""
     chance: float
     """The score of always guessing the most frequent value, or the mean."""
 
 
 def readable(features: NDArray[np.float32], groups: Groups, seed: int = 0) -> Readable | None:
-    """The score of a probe in five folds; None if that has no meaning.
+    """The score of a probe by cross-validation in five folds; None for too few samples.
 
-    Logistic regression for values, ridge regression for ranges. A value with fewer than five
-    samples takes no part. On digits turned by an angle, the probe read the class from 70 % (L1)
-    and 29 % (RnC) of the samples, and ten nearest neighbours from 49 % and 13 %, so that it is
-    the stricter test of the two.
+    The probe is logistic regression for values, and ridge regression for ranges. Values with fewer
+    than five samples are left out. None, too, if fewer than two different values remain. For
+    rotated digits, the probe got the class right for 70 % (L1) and 29 % (RnC) of the samples, ten
+    nearest neighbours only for 49 % and 13 %. So the probe is the stricter test.
     """
     if groups.ranges:
         kept = np.isfinite(groups.values)
@@ -168,5 +170,5 @@ def _ridge() -> Any:
 
 
 def _logistic() -> Any:
-    # The coarse tolerance changed the accuracy by 0.05 at most, and made it 3 to 9 times as fast.
+    # The coarse tolerance changed the accuracy by 0.05 at most, and this is 3 to 9 times as fast.
     return make_pipeline(StandardScaler(), LogisticRegression(tol=1e-2, max_iter=1000))

@@ -2,16 +2,17 @@
 
 analyses/neighbours.json, and the pictures in neighbours.safetensors:
 
-    {"kept": training samples compared with, "total": of so many,
+    {"kept": number of training samples compared with, "total": number that they were drawn from,
      "limit": distance beyond which a sample is out of range,
-     "checked": test samples, "out_of_range": how many of these are,
-     "worst": [{"row": of predictions.csv, "out_of_range": true or false,
+     "checked": number of test samples checked, "out_of_range": how many of them are out of range,
+     "worst": [{"row": row of predictions.csv, "out_of_range": true or false,
                 "neighbours": [{"name": ..., "targets": [...], "distance": ...,
-                                "picture": its place among the pictures, or null,
-                                "inputs": {column: text} of a table, else {}}]}]}
+                                "picture": position among the pictures, or null,
+                                "inputs": {column: text} for a table, else {}}]}]}
 
-Pictures and inputs are there if the evaluated data are those that the run was fitted on; inputs not
-of a table that is too large to keep its training rows as they were read (`rnc.data.originals`).
+There are pictures and inputs only if the evaluated data are those that the run was fitted on. A
+table has no inputs if it has more than 500 columns, or if it is too large to keep its raw training
+rows (`rnc.data.originals`).
 """
 
 import dataclasses
@@ -36,15 +37,15 @@ from rnc.run.predictions import predicted_column
 from rnc.run.thumbnails import thumbnails
 
 SHOWN_NEIGHBOURS = 3
-"""Of every sample: more would not fit beside it."""
+"""Neighbours of each sample. More would not fit beside it in a report."""
 
 _MOST_INPUTS = 500  # columns of a table: with more, the file would be too large
 
 
 def with_neighbours(evaluation: Evaluation, model: Regressor, table: Table) -> Evaluation:
-    """An evaluation on test rows, with the neighbours of its worst errors.
+    """An evaluation of test rows, with the neighbours of its worst errors added.
 
-    The same if the model keeps no training samples to compare with.
+    It is unchanged if the model keeps no training samples to compare with.
     """
     if kept_reference(model) is None:
         return evaluation
@@ -58,7 +59,7 @@ def with_neighbours(evaluation: Evaluation, model: Regressor, table: Table) -> E
 
 
 def out_of_range_notes(folder: Path) -> tuple[str, ...]:
-    """What to tell about an evaluation some of whose samples are out of range."""
+    """The note for the user if samples of an evaluation are out of range, else ()."""
     found = RunFolder(folder).scores.get("out_of_range")
     if not found:
         return ()
@@ -72,14 +73,14 @@ def nearest_of_worst(
     truth: Columns,
     features: NDArray[np.float32],
 ) -> AnalysisResult:
-    """The neighbours of the worst errors, as the file has them.
+    """The neighbours of the worst errors, as in neighbours.json, and their pictures.
 
     Args:
-        model: with training samples to compare with.
-        table: what was evaluated, by its test rows.
-        predicted: of all test rows, (n, t).
-        truth: likewise.
-        features: of those test rows that are checked to be in range, (k, d).
+        model: a model that keeps training samples to compare with.
+        table: the table whose test rows were evaluated.
+        predicted: predictions for all test rows, (n, t).
+        truth: true targets of all test rows, (n, t).
+        features: features of the test rows to check for being out of range, (k, d).
     """
     reference = kept_reference(model)
     assert reference is not None
@@ -124,7 +125,7 @@ def _neighbours(
     *,
     has_pictures: bool,
 ) -> list[dict[str, Any]]:
-    """The neighbours of one sample; pictures and inputs are those of the rows in `pictured`."""
+    """The neighbours of sample i. Pictures and inputs belong to the rows in `pictured`."""
     return [
         {
             "name": str(found.names[i, j]),

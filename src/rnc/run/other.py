@@ -1,7 +1,7 @@
-"""A finished run on other labelled data: its scores there, in a folder that a report can show.
+"""Evaluate a finished run on other labelled data, into a folder that a report can show.
 
-The folder is that of a run without its model: config.json says of which run and on which data it is
-the evaluation, and history.csv and train_targets.safetensors are those of the run.
+The folder is like that of a run, but without a model. Its config.json names the evaluated run and
+the data; history.csv and train_targets.safetensors are copied from the run.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ EVALUATION_OF = "evaluation_of"
 
 
 class OtherEvaluation(NamedTuple):
-    """Where the scores are, and what a user should know about them."""
+    """The folder with the scores, and notes for the user."""
 
     folder: Path
     notes: tuple[str, ...]
@@ -55,14 +55,15 @@ def evaluate_other(
     Args:
         folder: a run folder.
         data: a labelled table.
-        images: the folder of its images; by default that of the run's.
-        out: where the scores go; by default into the run folder, by the name of the data.
-        target: its columns with the targets of the run, where they have other names.
-        drop_missing: leave out rows without a target, also if the run did not.
-        skip_bad: leave out broken images, likewise.
+        images: the folder of its images; by default the one of the run's images.
+        out: the folder for the scores; by default evaluation-NAME in the run folder, by the name of
+            the data.
+        target: its columns with the targets, if they have other names than in the run.
+        drop_missing: leave out rows without a target, even if the run did not.
+        skip_bad: leave out broken images, even if the run did not.
         overwrite: replace the evaluation in `out`.
         command: what the user typed, for the report.
-        weight_column: what each row counts in the scores; by default as in the run.
+        weight_column: the column with the weights of rows; by default that of the run.
     """
     run = RunFolder(folder)
     where = folder / f"evaluation-{data.stem}" if out is None else out
@@ -96,7 +97,7 @@ def evaluate_other(
 
 
 def _opened(run: RunFolder, data: Path) -> OpenedData | None:
-    """The file, read once; None for a copy of the dataset that the run was fitted on."""
+    """The opened file, so that it is read once; None for a copy of the run's dataset."""
     fitted = dataclasses.replace(run.source, source=str(data))
     if fitted.is_copy:
         return None
@@ -162,7 +163,11 @@ def _notes(
 
 
 def _check_out(out: Path, data: Path, *, overwrite: bool, is_default: bool) -> None:
-    """Raise unless the folder may take an evaluation; an old one of the same data gives way."""
+    """Raise unless the folder may take an evaluation.
+
+    An old evaluation may be replaced with `overwrite`, and in the default folder if it is of the
+    same data.
+    """
     check_free(out)
     if not out.exists() or (out.is_dir() and not contents(out)):
         return
@@ -180,7 +185,7 @@ def _check_out(out: Path, data: Path, *, overwrite: bool, is_default: bool) -> N
 
 
 def _is_evaluation(folder: Path) -> bool:
-    """Whether a folder holds an evaluation and nothing else; older versions gave it no config."""
+    """Whether a folder holds only an evaluation. Older versions wrote no config.json into it."""
     if any(path.name not in RUN_FILES + RUN_FOLDERS for path in contents(folder)):
         return False
     run = RunFolder(folder)
@@ -188,7 +193,7 @@ def _is_evaluation(folder: Path) -> bool:
 
 
 def _prepare(out: Path, run: RunFolder, source: DataSource, command: str) -> None:
-    """Leave in the folder what a report reads beside the evaluation itself."""
+    """Clear the folder, and write the files that a report needs beside the evaluation."""
     RunFolder(out).delete()
     config = run.config
     name = f"{config.get('name') or run.path.resolve().name} on {Path(source.source).stem}"

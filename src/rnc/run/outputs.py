@@ -35,10 +35,10 @@ def check_output(
 
     Args:
         output: the file.
-        known: its possible endings.
-        run: the run folder, whose own files stay as they are.
-        sources: what is read: files and folders.
-        overwrite: whether a file of this name may be replaced; it never may if it is read.
+        known: the endings that its name may have.
+        run: the run folder, whose own files must not be replaced.
+        sources: the files and folders that are read.
+        overwrite: whether an existing file may be replaced. One that is read never may.
     """
     if output.suffix.lower() not in known:
         raise ValueError(f"{output} must end in {', '.join(known)}, which says the format.")
@@ -60,20 +60,20 @@ def check_output(
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two names stand for one file, through links, too."""
+    """Whether two paths lead to the same file, also through links."""
     both_exist = one.exists() and other.exists()
     return one.resolve() == other.resolve() or (both_exist and one.samefile(other))
 
 
 WriteRows = Callable[[pd.DataFrame], None]
-"""Takes a table whose rows are written below those before; all have the same columns."""
+"""Writes the rows of a table below those before. All tables have the same columns."""
 
 
 @contextmanager
 def open_rows(output: Path | str) -> Iterator[WriteRows]:
-    """What writes tables below each other, in the format of the file's ending.
+    """A context with a function that appends tables, in the format of the file's ending.
 
-    The file is there when all are written, and not before; "-" is CSV on the standard output.
+    The file appears only when the context ends without an error. "-" is CSV on the standard output.
     """
     if output == STDOUT:
         with tempfile.TemporaryFile() as file:
@@ -94,7 +94,7 @@ def open_rows(output: Path | str) -> Iterator[WriteRows]:
 
 
 class _TextRows:
-    """Writes CSV, with one header; `guard` keeps spreadsheets from running texts."""
+    """Writes CSV with one header. `guard` keeps spreadsheets from running texts as formulas."""
 
     def __init__(self, file: IO[bytes], separator: str, *, guard: bool = True) -> None:
         self.file, self.separator, self.guard, self.header = file, separator, guard, True
@@ -109,7 +109,7 @@ class _TextRows:
 
 
 class _ParquetRows:
-    """Writes row groups; their types are those of the first one."""
+    """Writes Parquet row groups. All have the column types of the first one."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
@@ -119,7 +119,7 @@ class _ParquetRows:
         import pyarrow as pa  # type: ignore[import-untyped]
         from pyarrow import parquet
 
-        texts = [name for name in frame if frame[name].dtype == object]  # Parquet: one type each
+        texts = [name for name in frame if frame[name].dtype == object]  # a column has one type
         frame = frame.assign(
             **{name: frame[name].map(str, na_action="ignore").astype("str") for name in texts}
         )
@@ -135,12 +135,12 @@ class _ParquetRows:
 
 
 WriteFeatures = Callable[[NDArray[np.str_], NDArray[np.float32]], None]
-"""Takes names (n,) and features (n, d), which are written below those before."""
+"""Writes names (n,) and features (n, d) below those before."""
 
 
 @contextmanager
 def open_features(output: Path) -> Iterator[WriteFeatures]:
-    """What writes features with the names of their samples, as `open_rows` does."""
+    """A context with a function that appends features and the names of their samples."""
     if output.suffix.lower() != ".npz":
         with open_rows(output) as write:
             yield lambda names, features: write(_named(names, features))
@@ -151,7 +151,7 @@ def open_features(output: Path) -> Iterator[WriteFeatures]:
 
         def add(some: NDArray[np.str_], features: NDArray[np.float32]) -> None:
             nonlocal width
-            names.append(np.array(some.tolist(), dtype=np.str_))  # no wider than they are
+            names.append(np.array(some.tolist(), dtype=np.str_))  # drops unused width
             width = features.shape[1]
             rows.write(np.ascontiguousarray(features).data)
 
@@ -166,7 +166,7 @@ def _named(names: NDArray[np.str_], features: NDArray[np.float32]) -> pd.DataFra
 
 
 def _write_npz(path: Path, names: NDArray[np.str_], rows: IO[bytes], width: int) -> None:
-    """What np.savez(path, names=names, features=rows) writes, the rows from a file of float32."""
+    """Write what np.savez(path, names=names, features=rows) would, from a file of float32 rows."""
     header = {"descr": "<f4", "fortran_order": False, "shape": (len(names), width)}
     rows.seek(0)
     with zipfile.ZipFile(path, "w") as archive:

@@ -1,4 +1,4 @@
-"""What a run folder holds, with a note for what is missing: reports show damaged runs, too."""
+"""Read a run folder that may be damaged, with a note for each missing part, for reports."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ from rnc.run.thumbnails import Thumbnails
 
 @dataclass(eq=False)
 class PartialRun:
-    """What a run folder holds; None or empty for what is missing or cannot be used."""
+    """The content of a run folder. A part that is missing or cannot be used is None or empty."""
 
     path: Path
     name: str
-    """Of the run in reports."""
+    """The name of the run in reports."""
     config: dict[str, Any]
     targets: tuple[str, ...]
     history: pd.DataFrame | None = None
@@ -42,13 +42,13 @@ class PartialRun:
     predictions: Predictions | None = None
     thumbnails: Thumbnails | None = None
     worst_inputs: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Of a table: the features of the samples with the worst errors, by row of predictions."""
+    """For a table: the features of the samples with the worst errors, by row of predictions."""
     missing: list[str] = field(default_factory=list)
     """A sentence for each file that is missing or cannot be used."""
 
 
 def read_partial(folder: Path) -> PartialRun:
-    """What a run folder holds; raises only if it is no run folder or names no targets."""
+    """The content of a run folder. Raises only if config.json is unusable or names no targets."""
     config = read_config(folder)
     targets = (config.get("model") or {}).get("target_names")
     if not targets:
@@ -95,7 +95,7 @@ def _worst_inputs(path: Path, run: PartialRun) -> None:
 _OPTIONAL = {THUMBNAILS_FILE, WORST_INPUTS_FILE}
 _PARTS: dict[str, tuple[Callable[[Path, PartialRun], None], str]] = {
     HISTORY_FILE: (_history, "no training curves and no time"),
-    SCORES_FILE: (_scores, "no scores"),  # before the predictions, whose columns it explains
+    SCORES_FILE: (_scores, "no scores"),  # before predictions, which need its roles
     PREDICTIONS_FILE: (_predictions, "no predicted against true values and no map"),
     THUMBNAILS_FILE: (_thumbnails, "no pictures of the samples"),
     WORST_INPUTS_FILE: (_worst_inputs, "no features of the worst errors"),

@@ -1,13 +1,13 @@
 """Scores of test rows whose targets are known in part: the split "test-part".
 
-Errors need exact targets. What a row with an interval or a censored target can be scored by is
-whether its interval holds the prediction, and its order with other rows:
+Errors need exact targets. A row with an interval or a censored target can only be scored by whether
+its interval holds the prediction, and by its order among other rows:
 
-    hit_share       of the rows known in part
+    hit_share       share of the targets known in part whose interval holds the prediction
     concordance     over all test rows, exact or not; for survival times, Harrell's C
 
-They are in scores.json beside the errors of the exact test rows, and predictions_partial.csv has
-the predictions: name, and for each target T columns T_at_least, T_at_most and T_predicted.
+They are in scores.json beside the errors of the exact test rows. predictions_partial.csv has the
+predictions: the name and, for each target T, the columns T_at_least, T_at_most and T_predicted.
 """
 
 import math
@@ -27,7 +27,7 @@ AT_LEAST, AT_MOST = "at_least", "at_most"
 
 
 class PartialTest:
-    """Predictions for the test rows known in part, beside those of the exact ones."""
+    """Predictions for the test rows known in part, together with those for the exact ones."""
 
     def __init__(
         self, model: Regressor, table: Table, exact: NDArray[np.int64], prediction: Columns
@@ -42,7 +42,7 @@ class PartialTest:
         self.weights = None if table.weight is None else table.weight[rows]
 
     def scores(self, column: int | None = None) -> dict[str, float]:
-        """Scores by name, of all targets or of one; those that are not defined are left out."""
+        """Scores by name, of all targets or of one. Undefined scores are left out."""
         of = slice(None) if column is None else slice(column, column + 1)
         parts = (self.prediction[:, of], self.lower[:, of], self.upper[:, of])
         found = {
@@ -70,16 +70,16 @@ def score_partial_test(
     prediction: Columns,
     scores: dict[str, Any],
 ) -> pd.DataFrame | None:
-    """Add to the scores of an evaluation of test; the rows of predictions_partial.csv.
+    """Add these scores to an evaluation of the test split; returns predictions_partial.csv.
 
-    None, and nothing is added, if another split is evaluated or no test row is known in part.
+    Returns None and adds nothing if another split is evaluated or no test row is known in part.
 
     Args:
-        model: the model as it is.
+        model: the evaluated model.
         table: the data.
         exact: positions of the test rows with exact targets, (n,).
-        prediction: for these, (n, t).
-        scores: as scores.json has them.
+        prediction: predictions for these rows, (n, t).
+        scores: the scores so far, as in scores.json; changed in place.
     """
     if "test" not in scores or table.ends is None or not len(table.rows(PARTIAL_TEST)):
         return None

@@ -1,7 +1,7 @@
-"""Readers of the files of a run folder, one for each, that check what they read.
+"""Readers of the files of a run folder, one for each file, which check the content.
 
-A file that is not as described raises ValueError, with what was needed and what came. The caller
-adds what to do about it: `rnc.run.folder` raises, `rnc.run.partial` notes it and reads on.
+A file with wrong content raises ValueError, which says what was needed and what came. The caller
+decides what happens then: `rnc.run.folder` raises with advice, `rnc.run.partial` makes a note.
 """
 
 import csv
@@ -55,7 +55,7 @@ class _SolvedHead(TypedDict):
 
 
 class _ScoresFile(TypedDict, total=False):
-    """What `rnc.run.evaluate` says about scores.json."""
+    """The fields of scores.json. `rnc.run.evaluate` describes them."""
 
     test: dict[str, float | None]
     n: dict[str, int]
@@ -76,7 +76,7 @@ class _ScoresFile(TypedDict, total=False):
 
 
 def read_scores(path: Path) -> dict[str, Any]:
-    """scores.json."""
+    """The content of scores.json, checked."""
     scores = read_object(path)
     check_json(scores, _ScoresFile, "")
     return scores
@@ -124,7 +124,7 @@ def read_predictions(
     path: Path, targets: Sequence[str], recorded: Mapping[str, str] | None
 ) -> Predictions:
     """predictions.csv of a run with these targets."""
-    # As text: in a column of countries, NA is Namibia.
+    # Read as text, since NA in a column of countries is Namibia.
     frame = plain_frame(pd.read_csv(path, dtype=str, keep_default_na=False))
     return parse_predictions(frame, targets, recorded)
 
@@ -147,7 +147,7 @@ def read_thumbnails(path: Path, samples: int) -> Thumbnails:
 
 
 def read_worst_inputs(path: Path, samples: int) -> dict[int, dict[str, str]]:
-    """worst_inputs.csv: features by name, by the row in predictions.csv, of so many samples."""
+    """worst_inputs.csv: features by name, for rows of predictions.csv, which has `samples` rows."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = ([plain(cell) for cell in row] for row in csv.reader(file))
         _, *names = next(rows, [""])

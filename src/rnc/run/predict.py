@@ -1,4 +1,4 @@
-"""A finished run on new data: its predictions."""
+"""Predictions of a finished run for new data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -31,11 +31,11 @@ from rnc.run.predictions import (
 )
 
 ShowRows = Callable[[int, int, str], None]
-"""What is told how many rows are done, of how many, and what is done with them."""
+"""Called with how many rows are done, how many there are, and what is being done."""
 
 
 class AskedIntervals(NamedTuple):
-    """Which intervals are to be beside predictions; see `Regressor.predict_interval`."""
+    """The intervals to add to predictions, see `Regressor.predict_interval`."""
 
     confidence: float = 0.9
     kind: str = "auto"
@@ -46,19 +46,19 @@ class NewPredictions(NamedTuple):
     """Predictions of a run for new samples."""
 
     frame: pd.DataFrame
-    """A row per sample: its name; the columns of its table that the model does not use; its
-    prediction for every target T in column T; the ends of its interval, if asked for, in T_lower
-    and T_upper, and quantiles in T_q0.1; its extras (see `rnc.run.predictions`)."""
+    """A row per sample: its name, the columns of its table that the model does not use, and its
+    prediction for each target T in column T. If asked for, the ends of its interval are in T_lower
+    and T_upper, and quantiles in T_q0.1. Then come its extras (see `rnc.run.predictions`)."""
     features: NDArray[np.float32] | None
     """(n, d), if they were asked for."""
     skipped: tuple[Skipped, ...]
     """Samples that were left out."""
     notes: tuple[str, ...] = ()
-    """What a user should know, such as categories that training has not seen."""
+    """Notes for the user, such as on categories that training has not seen."""
     not_finite: int = 0
     """Samples without a finite prediction; their cells are empty."""
     explanation: Explanation | None = None
-    """What the predictions rest on, if it was asked for; the frame has its columns, too."""
+    """The nearest training samples, if they were asked for. The frame has these columns, too."""
 
 
 def predict_run(
@@ -76,19 +76,19 @@ def predict_run(
 ) -> NewPredictions:
     """Predictions of a run for new samples.
 
-    A column of the data with the name of a column that is written, such as the true target, gets
-    the ending `_given`.
+    If a column of the data has the same name as a new column, such as the true target, its name
+    gets the ending `_given`.
 
     Args:
         folder: a finished run.
-        data: whatever `Regressor.predict` takes.
+        data: any data that `Regressor.predict` takes.
         images: the folder that file names in a table are relative to.
         image_column: the column of these names; "auto" finds it.
         skip_bad: leave out broken images instead of raising.
-        features: compute features, too.
-        explain: find so many nearest training samples of each, too; None: none.
-        intervals: which intervals to add; None: none.
-        quantiles: levels of quantiles to add, of a head that has some.
+        features: return features, too.
+        explain: how many nearest training samples to add for each sample; None adds none.
+        intervals: which intervals to add; None adds none.
+        quantiles: levels of quantiles to add; the head must predict a distribution.
         progress: show a bar while images are decoded.
     """
     model = Regressor.load(folder)
@@ -115,7 +115,7 @@ class _Predicted(NamedTuple):
 
 
 class _Predictor:
-    """Makes rows of predictions, with what else is asked for; raises early for what cannot be."""
+    """Makes tables of predictions with all that was asked for. Raises early if it cannot."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Predictor:
 def interval_notes(
     rows: CalibrationRows, kinds: Sequence[str], confidence: float
 ) -> tuple[str, ...]:
-    """What a user should know about intervals of these kinds."""
+    """Notes for the user about intervals of these kinds."""
     shown = f"{100 * confidence:.4g}% intervals ({', '.join(dict.fromkeys(kinds))})"
     notes = [f"{shown} by {len(rows)} calibration rows."]
     if rows.is_reused:
@@ -176,13 +176,13 @@ def interval_notes(
 
 
 class WrittenPredictions(NamedTuple):
-    """What `predict_to_files` has written."""
+    """The result of `predict_to_files`."""
 
     rows: int
     skipped: tuple[Skipped, ...]
     """Samples that were left out."""
     notes: tuple[str, ...] = ()
-    """What a user should know."""
+    """Notes for the user."""
     not_finite: int = 0
     """Samples without a finite prediction; their cells are empty."""
 
@@ -202,16 +202,17 @@ def predict_to_files(
     quantiles: Sequence[float] = (),
     show: ShowRows = lambda done, total, what: None,
 ) -> WrittenPredictions:
-    """Predict and write the predictions and, on request, features; all names are checked first.
+    """Predict, and write the predictions and, if asked for, features to files.
 
-    Data are read, predicted and written piece by piece, so that memory does not grow with them;
-    the files are there when all is done, and not before.
+    The names of the files are checked first. Data are read and written in pieces, so that memory
+    does not grow with them, unless they must be read as a whole (see `rnc.data.stream`). The files
+    appear only when all rows are done.
 
     Args:
         folder: a finished run.
         sources: files, folders and patterns.
         output: the file of the predictions, or "-" for the standard output.
-        embeddings: the file of the features; None: they are not computed.
+        embeddings: the file of the features; None writes none.
         explain: as for `predict_run`.
         overwrite: replace files of these names.
         images: as for `predict_run`.
@@ -219,7 +220,7 @@ def predict_to_files(
         skip_bad: as for `predict_run`.
         intervals: as for `predict_run`.
         quantiles: as for `predict_run`.
-        show: takes how many rows are done, of how many, and what is done with them.
+        show: called after each piece, see ShowRows.
     """
     paths = [path for source in sources for path in expand(source)]
     files: dict[Path, tuple[str, ...]] = {} if output == STDOUT else {Path(output): FRAMES}
@@ -248,7 +249,7 @@ def _write(
     embeddings: Path | None,
     show: ShowRows,
 ) -> WrittenPredictions:
-    """Predict pieces and write them as they come."""
+    """Predict the pieces, and write each one right away."""
     rows, far, explainer = 0, 0, predictor.explainer
     bad: list[str] = []
     skipped: list[Skipped] = []
@@ -272,7 +273,7 @@ def _write(
 
 
 def _readable(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The pieces; that data cannot be read is not the fault of the files that are written."""
+    """The pieces. An OSError of reading becomes a DataError, so that no output is blamed."""
     try:
         yield from pieces
     except OSError as error:

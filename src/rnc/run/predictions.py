@@ -1,16 +1,16 @@
 """predictions.csv: a row per evaluated sample, and the role of each of its columns.
 
-    name          name        what the data call the sample
+    name          name        the name of the sample in the data
     T             target      the true value of target T
-    T_predicted   prediction  the predicted one
-    T_lower       lower       where the run has intervals, the lower end of that of 90 %
-    T_upper       upper       its upper end; on a circle, one below the lower end goes across 0
+    T_predicted   prediction  the predicted value of target T
+    T_lower       lower       the lower end of the 90 % interval, if the run has intervals
+    T_upper       upper       its upper end; on a circle, below T_lower if the interval crosses 0
     T_E           extra       a further number, for every entry E of EXTRAS that the model has
-    sample_weight weight      what the sample counts, where the data say so
+    sample_weight weight      the weight of the sample, if the data have weights
     any other     subgroup    a column to report scores by
 
-scores.json records the roles under "columns". In a run of an older version, which has no such
-record, every column that is not a name, target or prediction is a subgroup.
+scores.json records the roles under "columns". Older versions did not: in their runs, every column
+that is not a name, target or prediction is a subgroup.
 """
 
 import math
@@ -33,7 +33,7 @@ from rnc.model import Regressor
 
 NAME, TARGET, PREDICTION, EXTRA, SUBGROUP = "name", "target", "prediction", "extra", "subgroup"
 ENDS = ("lower", "upper")
-"""Roles, and endings of the names, of the columns of intervals."""
+"""The roles of the columns of intervals, and the endings of their names."""
 WEIGHT_ROLE = "weight"
 
 WEIGHT_COLUMN = "sample_weight"
@@ -45,8 +45,8 @@ GIVEN_SUFFIX = "_given"
 """Added to a column of new data that has the name of a column of `rnc predict`."""
 
 Extra = Callable[[Regressor, Tensor], Tensor | None]
-"""A model and features (n, d) -> numbers (n, t) in the units of the targets; None if the model
-has no such number."""
+"""A function: a model and features (n, d) -> numbers (n, t) in the units of the targets, or None if
+the model has no such number."""
 
 EXTRAS: dict[str, Extra] = {}
 """Further numbers of a sample, by the ending of their columns. An entry here is all that a new
@@ -56,11 +56,11 @@ number needs: it is then a column of `rnc fit`, `rnc evaluate` and `rnc predict`
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What predictions.csv holds."""
+    """The content of predictions.csv."""
 
     frame: pd.DataFrame
-    """Numbers in the columns of targets, predictions, intervals, extras and weights, NaN where
-    there is none; text in all others."""
+    """Numbers in the columns of targets, predictions, intervals, extras and weights, with NaN for
+    gaps; text in all other columns."""
     targets: tuple[str, ...]
     roles: Mapping[str, str]
     """Role by column."""
@@ -108,7 +108,7 @@ class Predictions:
 
     @cached_property
     def weights(self) -> Columns | None:
-        """What the samples count, (n,); None where all count alike."""
+        """The weights of the samples, (n,); None if all count equally."""
         names = self._with_role(WEIGHT_ROLE)
         return self._numbers(names)[:, 0] if names else None
 
@@ -141,7 +141,7 @@ def interval_columns(found: Intervals, targets: Sequence[str]) -> dict[str, Colu
 def quantile_columns(
     quantiles: NDArray[np.float64], levels: Sequence[float], targets: Sequence[str]
 ) -> dict[str, Columns]:
-    """Columns (n,) by name, T_q0.1 for each target T and level 0.1, of quantiles (n, t, q)."""
+    """Quantiles (n, t, q) as columns (n,) by name: T_q0.1 for target T and level 0.1."""
     names = {(i, k): f"{t}_q{a}" for i, t in enumerate(targets) for k, a in enumerate(levels)}
     if twice := [name for name in names.values() if name in targets]:
         raise ValueError(
@@ -153,11 +153,11 @@ def quantile_columns(
 def parse_predictions(
     frame: pd.DataFrame, targets: Sequence[str], recorded: Mapping[str, str] | None = None
 ) -> Predictions:
-    """A table of text as predictions; raises where a column is missing.
+    """Predictions from a table of text. Raises if a column is missing.
 
     Args:
-        frame: predictions.csv, all columns as text: in a column of countries, NA is Namibia.
-        targets: of the run.
+        frame: predictions.csv with all columns as text, since NA may be the country Namibia.
+        targets: the targets of the run.
         recorded: role by column, from scores.json; None for a run of an older version.
     """
     roles = dict.fromkeys(map(str, frame), SUBGROUP) if recorded is None else dict(recorded)
@@ -174,7 +174,7 @@ def parse_predictions(
 
 
 def numbers_of(texts: Iterable[str]) -> Columns:
-    """Texts as numbers, to the last digit; NaN for a text that is none: (n,) -> (n,).
+    """Texts as numbers with all digits; NaN for a text that is no number: (n,) -> (n,).
 
     >>> numbers_of(["0.1", "", "1e3"]).tolist()
     [0.1, nan, 1000.0]
@@ -238,7 +238,7 @@ def extra_columns(model: Regressor, features: NDArray[np.float32]) -> dict[str, 
 
 
 def given_columns(columns: pd.DataFrame, taken: Sequence[str]) -> dict[str, pd.Series]:
-    """Columns of the data beside predictions; one of a name that is taken is called NAME_given."""
+    """Columns of the data to add to predictions. If a name is taken, it gets the ending _given."""
     given: dict[str, pd.Series] = {}
     for name, values in columns.items():
         while name in taken or name in given:
@@ -261,7 +261,7 @@ def check_target_names(targets: Sequence[str]) -> None:
 
 
 def _fixed_roles(targets: Sequence[str]) -> dict[str, str]:
-    """Role of the columns that every predictions.csv has, in their order."""
+    """The roles of the columns that every predictions.csv has, in their order."""
     roles = {NAME: NAME}
     for target in targets:
         roles |= {target: TARGET, predicted_column(target): PREDICTION}

@@ -1,4 +1,4 @@
-"""A run on the Hugging Face Hub (extra: hub): only what a model needs, and a card about it.
+"""Push a run to the Hugging Face Hub (extra: hub): what a model needs, and a model card.
 
     config.json               as in the run, but file names without their folders
     model.safetensors         the weights
@@ -6,8 +6,8 @@
     reference.safetensors     only if asked for: features, targets and names of training samples
     README.md                 see `rnc.run.card`
 
-Without the reference, intervals that rest on it are chosen anew from the kinds that do not.
-Checkpoints, histories, predictions, pictures and reports stay where they are.
+Without the reference, the kinds of intervals are chosen again, among those that do not need it.
+Checkpoints, histories, predictions, pictures and reports are not published.
 """
 
 import dataclasses
@@ -46,14 +46,14 @@ def write_layout(
     with_reference: bool = False,
     licence: str | None = None,
 ) -> list[str]:
-    """Write what the hub would hold into an empty folder; returns the names of the files.
+    """Write the files for the hub into an empty folder; returns their names.
 
     Args:
         run: a finished run.
-        folder: made if it is not there.
+        folder: an empty folder; it is created if needed.
         repository: owner/name on the hub, for the card.
-        with_reference: also features, targets and names of training samples.
-        licence: what others may do with the model, as "apache-2.0".
+        with_reference: also write features, targets and names of training samples.
+        licence: the licence of the model, such as "apache-2.0".
     """
     parse_repository(repository)
     if not run.is_finished:
@@ -83,7 +83,7 @@ def _copy(source: Path, folder: Path, name: str) -> None:
 
 
 def without_neighbours(model: Regressor, rows: CalibrationRows) -> CalibrationRows:
-    """Calibration rows whose intervals need no training samples."""
+    """The calibration rows, with kinds of intervals that need no training samples."""
     plain = dataclasses.replace(rows, difficulty=None, kinds=(), joint_kind="plain")
     if "quantiles" not in plain.known_kinds:
         return with_kinds(plain)
@@ -92,7 +92,7 @@ def without_neighbours(model: Regressor, rows: CalibrationRows) -> CalibrationRo
 
 
 def published_config(config: dict[str, Any]) -> dict[str, Any]:
-    """config.json without the folders of the machine that it is from, and without hashes of data.
+    """config.json without hashes of data, and with file names instead of absolute paths.
 
     >>> published_config({"command": "rnc fit /home/ada/faces.csv --out runs/age"})
     {'command': 'rnc fit faces.csv --out runs/age'}
@@ -113,7 +113,7 @@ _PATHS = ("source", "images", "dataset_options")  # fields of a DataSource
 
 
 def _without_folders(value: Any) -> Any:
-    """The same with the last parts of absolute paths in their places."""
+    """The value, with each absolute path in it replaced by its last part."""
     if isinstance(value, dict):
         return {name: _without_folders(part) for name, part in value.items()}
     if isinstance(value, list):
@@ -134,15 +134,15 @@ def push_run(
     public: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Write a run to a repository of the hub, made if it is not there; returns its address.
+    """Write a run to a repository on the hub, created if needed; returns its address.
 
     Args:
         run: as for `write_layout`.
         repository: owner/name.
         with_reference: as for `write_layout`.
         licence: as for `write_layout`.
-        public: make a repository that all can see, or write to one that is.
-        tell: takes what a user should know before anything is sent.
+        public: create a repository that all can see, or allow an existing one to be public.
+        tell: called with a line for the user before anything is sent.
     """
     with hub_errors(repository, writes=True), tempfile.TemporaryDirectory() as name:
         from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
@@ -163,7 +163,7 @@ def push_run(
             CommitOperationAdd(path_in_repo=one, path_or_fileobj=Path(name) / "run" / one)
             for one in names
         ]
-        # What a former run left here would be taken for a part of this one.
+        # Files of an earlier run here would be taken for files of this one.
         operations += [CommitOperationDelete(path_in_repo=one) for one in set(old) - set(names)]
         message = f"Write a run of {', '.join(run.targets)}"[:72]
         api.create_commit(repository, operations, commit_message=message)

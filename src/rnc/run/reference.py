@@ -1,8 +1,8 @@
-"""Which training samples a run keeps to compare others with, and their features.
+"""The training samples that a run keeps to compare new samples with, and their features.
 
-At most 20,000 of them, and at most 64 MiB of features. They are drawn uniformly, by a generator
-of its own: how near training samples are to each other, and how they are spread over the targets,
-is then as in all of them, and the random numbers of the training stay as they are.
+There are at most 20,000, and at most 64 MiB of features. They are drawn uniformly, so that they are
+spread over the targets like all training samples. The draw has its own generator, so that it does
+not change the random numbers of the training.
 """
 
 import numpy as np
@@ -19,8 +19,8 @@ MOST_NUMBERS = 2**24  # of features: 64 MiB
 def reference_of(model: Regressor, table: Table) -> Reference | None:
     """The reference of a model that was trained on a table; None if it has fewer than two samples.
 
-    Samples without a known target, and those without finite features, of a training that diverged,
-    are left out.
+    Samples are left out if a target is unknown, or if features are not finite because the training
+    diverged.
     """
     rows = table.rows("train")
     rows = rows[np.isfinite(table.y[rows]).all(axis=1)]

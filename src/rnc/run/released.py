@@ -1,10 +1,10 @@
-"""Checkpoints of the paper's released code as run folders.
+"""Convert checkpoints of the paper's released code to run folders.
 
-That code saves a ResNet without a classifier, for photos of AgeDB in 224 pixels, with mean and std
-0.5. Its names of tensors, once a checkpoint is a .safetensors file (docs/data.md has the lines):
+That code saves a ResNet without a classifier, for photos of AgeDB with 224 pixels, mean 0.5 and std
+0.5. First turn a checkpoint into a .safetensors file, as docs/data.md shows. Its tensors are then:
 
-    main_rnc.py     encoder.conv1.weight, ...   of several GPUs: encoder.module.conv1.weight, ...
-    main_linear.py  weight, bias                the head on it, in a file of its own
+    main_rnc.py     encoder.conv1.weight, ...   on several GPUs: encoder.module.conv1.weight, ...
+    main_linear.py  weight, bias                the head for that encoder, in a separate file
     main_l1.py      encoder.conv1.weight, ..., fc.weight, fc.bias
 """
 
@@ -30,13 +30,13 @@ _OF_RESNET50 = "layer1.0.conv3.weight"  # resnet18 has two convolutions in a blo
 def convert_release(encoder: Path, out: Path, head: Path | None = None) -> Regressor:
     """Write a run folder with the weights of the paper's released code, and return its model.
 
-    Without a head, neither in a file of its own nor in that of the encoder, the folder holds an
-    encoder only, for `rnc fit --encoder-from`.
+    If there is no head, neither in `head` nor in the file of the encoder, the folder holds only an
+    encoder, for `rnc fit --encoder-from`.
 
     Args:
-        encoder: of main_rnc.py or main_l1.py, as .safetensors.
+        encoder: the checkpoint of main_rnc.py or main_l1.py, as .safetensors.
         out: the run folder, which must be new or empty.
-        head: of main_linear.py, as .safetensors.
+        head: the checkpoint of main_linear.py, as .safetensors.
     """
     tensors = read_safetensors(encoder)
     name = "resnet50" if any(key.endswith(_OF_RESNET50) for key in tensors) else "resnet18"
@@ -58,13 +58,13 @@ def convert_release(encoder: Path, out: Path, head: Path | None = None) -> Regre
 
 
 def _linear(tensors: dict[str, Tensor], prefix: str) -> tuple[Tensor, Tensor] | None:
-    """Weight and bias of a linear layer, if they are there."""
+    """Weight and bias of a linear layer; None if a tensor is missing."""
     names = (f"{prefix}weight", f"{prefix}bias")
     return (tensors[names[0]], tensors[names[1]]) if tensors.keys() >= set(names) else None
 
 
 def _model_config(fit: FitConfig, features: int) -> ModelConfig:
-    # Their targets are plain years: no shift, no scale.
+    # That code predicts plain years, without shift and scale.
     head = HeadConfig("l1", features, shift=(0.0,), scale=(1.0,), bins=(1,))
     return ModelConfig(
         kind="image",

@@ -1,7 +1,7 @@
-"""What a resumed run takes from its folder: the data must be the same, and so are the defaults.
+"""Check that a resumed run gets the same data, and keep the defaults that it was started with.
 
-config.json has, beside the options as they were given, the values that the version which started
-the run filled in ("resolved", "rates") and hashes of its data ("fingerprint").
+Beside the given options, config.json has the values that the version which started the run filled
+in ("resolved", "rates"), and hashes of the data ("fingerprint").
 """
 
 from dataclasses import replace
@@ -15,13 +15,13 @@ from rnc.data.table import Table
 from rnc.run.folder import RunFolder
 
 _BY_LENGTH = ("epochs", "head_epochs", "warm_up")
-"""Fields that a preset fills by the number of epochs: a run that goes on to more has others."""
+"""Fields that a preset fills in by the number of epochs. More epochs change them."""
 
 
 def check_same_data(run: RunFolder, table: Table) -> None:
-    """Raise unless a table is what the run was started on."""
+    """Raise unless a table has the data that the run was started on."""
     run.check_data(table)
-    targets = run.train_targets  # all that an older version kept
+    targets = run.train_targets  # an older version kept nothing else
     if targets is not None and not np.array_equal(targets, table.y[table.rows("train")]):
         raise DataError(
             f"The data of {run.path} have changed since it was started: other training targets. "
@@ -30,9 +30,9 @@ def check_same_data(run: RunFolder, table: Table) -> None:
 
 
 def filled_in(config: FitConfig, table: Table, resumed: RunFolder | None = None) -> dict[str, Any]:
-    """Entries of config.json: what a config stands for on these data in this version.
+    """Entries of config.json: the options that this version fills in for these data.
 
-    Learning rates of a resumed run stay what they were: `as_started` has set one for all.
+    A resumed run keeps its entries for learning rates: `as_started` may have changed config.lr.
     """
     resolved = config.resolve(table.sizes, table.kind)
     entries = {"resolved": resolved.to_json(), "rates": _rates(resolved)}
@@ -45,9 +45,9 @@ def filled_in(config: FitConfig, table: Table, resumed: RunFolder | None = None)
 
 
 def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
-    """The config with what the version that started the run filled in, not what this one would."""
+    """The config with the values that were filled in when the run was started."""
     stored = run.config.get("resolved")
-    if stored is None:  # an older version, whose defaults were as they are now
+    if stored is None:  # an older version, with the same defaults as now
         return config
     now = config.resolve(table.sizes, table.kind)
     is_longer = (config.epochs, config.head_epochs) != (run.fit.epochs, run.fit.head_epochs)
@@ -72,5 +72,5 @@ def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
 
 
 def _rates(config: FitConfig) -> dict[str, float]:
-    """Learning rates of an encoder that the objective trains, and of a head's loss."""
+    """Learning rates: of an encoder that the objective trains, and of training by a head's loss."""
     return {"contrast": config.rate(contrast=True), "head": config.rate(contrast=False)}

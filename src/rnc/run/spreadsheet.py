@@ -1,8 +1,9 @@
-"""Text in CSV files that a spreadsheet would run as a formula: it gets an apostrophe in front.
+"""Guard CSV files: text that a spreadsheet would run as a formula gets an apostrophe in front.
 
-Names of samples come from files of others. In a cell that begins with = + - @ or a tab, a
-spreadsheet sees a formula, which may send data away. Numbers, as -5, stay as they are; Parquet, the
-standard output and Python get every text as it is. `plain` takes back what `guarded` did.
+Names of samples can come from files of other people. If a cell begins with = + - @, a tab or a
+carriage return, a spreadsheet may read it as a formula, which can send data away. Numbers such as
+-5 are not changed, nor is text in Parquet, on the standard output and in Python. `plain` undoes
+`guarded`.
 """
 
 import re
@@ -14,7 +15,7 @@ _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
 
 def guarded(text: str) -> str:
-    """The text, with an apostrophe in front where a spreadsheet would see a formula.
+    """The text, with an apostrophe in front if a spreadsheet would read it as a formula.
 
     >>> guarded("=HYPERLINK(1)"), guarded("-5"), guarded("a-b")
     ("'=HYPERLINK(1)", '-5', 'a-b')
@@ -23,7 +24,7 @@ def guarded(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """The text that `guarded` had.
+    """The text that was given to `guarded`.
 
     >>> [plain(guarded(text)) for text in ("=1+1", "'=1", "-5", "it's")]
     ['=1+1', "'=1", '-5', "it's"]
@@ -39,7 +40,7 @@ def guarded_frame(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def plain_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The table that `guarded_frame` had, of a file that was read as text."""
+    """The table that was given to `guarded_frame`, from a file that was read as text."""
     frame = frame.rename(columns=plain)
     return frame.apply(lambda column: column.map(plain)) if len(frame) else frame
 

@@ -1,6 +1,6 @@
-"""What is checked before a run starts: the folder, the encoder, and the run that it goes on from.
+"""Checks before a run starts: of the folder, the encoder, and the run that it continues.
 
-`check_before_data` needs no data, so that a mistake is told before images are decoded.
+`check_before_data` needs no data, so that mistakes are reported before images are decoded.
 """
 
 import os
@@ -30,7 +30,7 @@ from rnc.training.checkpoint import ENCODER_FILE, forget_later_stages, read_stag
 
 AnySource = TypeVar("AnySource")
 LENGTHS = ("epochs", "head_epochs")
-"""Fields that a resumed run may change: it goes on to more epochs."""
+"""Fields that a resumed run may change, to train for more epochs."""
 _STAGES = {"epochs": ("encoder", "end2end", "regularize"), "head_epochs": ("finetune",)}
 
 
@@ -43,12 +43,12 @@ def check_before_data(
     encoder_from: Path | None = None,
     own: bool = False,
 ) -> None:
-    """Raise for all that can be seen to be wrong with a run before its data are read.
+    """Raise for every mistake that can be found before the data are read.
 
-    With `own`, the encoder is a module of the caller's.
+    With `own`, the encoder is a module of the caller.
     """
     check_frozen(config, own=own or resume)
-    if not (resume and RunFolder(out).exists):  # a run that goes on has its encoder
+    if not (resume and RunFolder(out).exists):  # a resumed run has its encoder already
         check_encoder(
             config.encoder,
             image_size=config.image_size,
@@ -60,7 +60,7 @@ def check_before_data(
             "device='cuda' was asked for, but torch sees no GPU. Use --device cpu, or install a "
             "torch build that fits the driver."
         )
-    if is_first_process():  # another one may be late, and see the folder of this very run
+    if is_first_process():  # a later process may see the folder that this run made
         check_folder_state(out, config, resume=resume, overwrite=overwrite)
     if resume:
         encoder_from = same_source(RunFolder(out), encoder_from)
@@ -69,7 +69,7 @@ def check_before_data(
 
 
 def check_evaluation(table: Table, config: FitConfig) -> None:
-    """Raise for what would make the evaluation fail, which comes after all training."""
+    """Raise before training for mistakes that would make the evaluation after it fail."""
     check_target_names(table.target_names)
     first = torch.tensor(table.y[table.rows("train")[:2]])
     distances_of(config.distance, first, first)
@@ -78,13 +78,13 @@ def check_evaluation(table: Table, config: FitConfig) -> None:
 def suit_dataset(
     config: FitConfig, name: str | None, given: Collection[str] = (), *, uses_bins: bool = False
 ) -> FitConfig:
-    """The config with what the paper has for one of its datasets: bins, label distance, flips.
+    """The config with the paper's options for one of its datasets: bins, label distance, flips.
 
     Args:
-        config: of the run; its head and methods say whether bins are of use.
-        name: of the dataset; None for other data, whose config stays as it is.
-        given: fields that the user chose, which stay, too.
-        uses_bins: whether bins are of use although this head and these methods have none.
+        config: the config of the run. Bins are set only if its head or methods use them.
+        name: the name of the dataset; None for other data, which leaves the config unchanged.
+        given: fields that the user chose, which are not changed.
+        uses_bins: set bins even if this head and these methods do not use them.
     """
     if name is None:
         return config
@@ -127,9 +127,10 @@ def check_folder_state(out: Path, config: FitConfig, *, resume: bool, overwrite:
 
 
 def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: bool) -> bool:
-    """Raise unless the folder may take this run; nothing but an old run is ever deleted.
+    """Prepare the folder for this run; returns whether config.json must be written.
 
-    Whether config.json is to be written, since the run is new or goes on to other epochs.
+    It must be if the run is new or continues to another number of epochs. Raises unless the folder
+    may take this run. Only files of an old run are ever deleted.
     """
     check_folder_state(out, config, resume=resume, overwrite=overwrite)
     run = RunFolder(out)
@@ -140,16 +141,16 @@ def prepare_folder(out: Path, config: FitConfig, *, resume: bool, overwrite: boo
     before, now = _resolved(run, run.fit), _resolved(run, config)
     if (before.epochs, before.head_epochs) == (now.epochs, now.head_epochs):
         return False
-    if before.epochs != now.epochs:  # a head, or a fine-tuning, of another encoder
+    if before.epochs != now.epochs:  # a head or fine-tuning that started from another encoder
         forget_later_stages(out)
     (out / SCORES_FILE).unlink(missing_ok=True)  # the run is not finished any more
-    shutil.rmtree(out / ANALYSES_FOLDER, ignore_errors=True)  # they are of the old model
+    shutil.rmtree(out / ANALYSES_FOLDER, ignore_errors=True)  # they belong to the old model
     return True
 
 
 def _check_resumed(run: RunFolder, config: FitConfig) -> None:
-    """Raise unless a run can go on with this config."""
-    # A field that the run's version did not have yet was as it is by default.
+    """Raise unless a run can be resumed with this config."""
+    # A field that an older version did not have counts as its default.
     before = run.fit.to_json()
     changed = {
         name: (before[name], value)
@@ -195,7 +196,7 @@ def _resolved(run: RunFolder, config: FitConfig) -> FitConfig:
 def as_before(
     config: FitConfig, source: AnySource, out: Path, given: Collection[str]
 ) -> tuple[FitConfig, AnySource]:
-    """What `inherit_encoder` gave when the run in `out` was started, to resume it."""
+    """Config and source as `inherit_encoder` made them when the run in `out` was started."""
     run = RunFolder(out)
     if not run.exists:
         return config, source
@@ -214,12 +215,12 @@ def as_before(
 def inherit_encoder(
     config: FitConfig, source: AnySource, folder: Path, given: Collection[str] = ()
 ) -> tuple[FitConfig, AnySource]:
-    """Config and source with the encoder of another run, and what its images look like.
+    """Config and source with the encoder of another run, and with images as that run reads them.
 
     Args:
-        config: of the new run.
-        source: of its data; any dataclass with the fields of a DataSource that say how images and
-            volumes are read.
+        config: the config of the new run.
+        source: how its data are read: any dataclass with the fields of a DataSource for images and
+            volumes.
         folder: the run whose encoder is taken.
         given: fields that the user chose; one that does not fit raises.
     """
@@ -234,7 +235,7 @@ def inherit_encoder(
     of_images: dict[str, Any] = {}
     if theirs.kind == "image":
         taken["image_size"] = fit.get("image_size", theirs.input_shape[-1])
-        if "shape" not in theirs.preprocessing:  # older versions left out what is usual
+        if "shape" not in theirs.preprocessing:  # older versions left out default values
             usual = {"fit": "crop", "channels": 3}
             of_images = {name: theirs.preprocessing.get(name, usual[name]) for name in usual}
     elif "intensity" in theirs.preprocessing:  # files of volumes
@@ -247,7 +248,7 @@ def inherit_encoder(
                 f"--{name.replace('_', '-')} {own} does not go with --encoder-from {folder}, whose "
                 f"encoder was trained with {value}. Leave it out."
             )
-    if theirs.kind == "image":  # pixels as that encoder knows them
+    if theirs.kind == "image":  # scale and normalise pixels as for that encoder
         pixels: dict[str, Any] = {name: tuple(theirs.augment[name]) for name in ("mean", "std")}
         usual = {"short_side": None, "interpolation": "bilinear"}
         for name, value in usual.items():
@@ -282,7 +283,7 @@ def read_encoder(folder: Path, model: Regressor, config: FitConfig) -> dict[str,
 
 
 def _check_source(folder: Path, config: FitConfig) -> None:
-    """Raise unless a run has an encoder to take, for a scheme that can."""
+    """Raise unless a run has a trained encoder, and the scheme of the new run can use it."""
     if config.scheme not in ("probe", "finetune"):
         raise ValueError(
             "--encoder-from takes the place of training an encoder before a head, which scheme "

@@ -1,10 +1,11 @@
 """Small pictures of samples, for the report: images shrunk, slices, signals as lines.
 
-images   uint8 (k, c, s, s), s at most 48: the middle square, averaged over areas; of volumes,
+images   uint8 (k, c, s, s), s at most 48: the middle square, averaged over areas; for volumes
          (k, 1, 96, 96): the middle slices along d, h and w of the first channel
-signals  float32 (k, c, 64), c at most 3: lowest and highest value of 32 stretches, in their order
+signals  float32 (k, c, 64), c at most 3: the lowest and highest value of each of 32 parts, in their
+         order; signals of up to 64 values are interpolated
 
-A table's rows have no picture.
+Rows of a table have no picture.
 """
 
 from collections.abc import Mapping
@@ -19,14 +20,14 @@ from torch.nn.functional import interpolate
 
 THUMBNAIL_SIDE = 48
 SKETCH_LENGTH = 64
-SKETCH_CHANNELS = 3  # of a signal: more lines are not told apart
+SKETCH_CHANNELS = 3  # of a signal: more lines could not be told apart
 
 _CHUNK = 256  # samples in memory at a time
-_MAX_SIDE = 4096  # of what is read back: a page with more would be too large
+_MAX_SIDE = 4096  # of pictures that are read: larger ones would bloat a page
 
 
 class Thumbnails(NamedTuple):
-    """Pictures of test samples."""
+    """Pictures of samples."""
 
     rows: NDArray[np.int64]
     """(k,) their rows in predictions.csv."""
@@ -36,11 +37,11 @@ class Thumbnails(NamedTuple):
     """Images (k, c, s, s) in uint8, or signals (k, c, l) in float32."""
 
     def at(self, places: NDArray[np.int64]) -> "Thumbnails":
-        """Some of them, in this order."""
+        """The pictures at these positions, in this order."""
         return Thumbnails(self.rows[places], self.kind, self.content[places])
 
     def and_then(self, others: "Thumbnails") -> "Thumbnails":
-        """These and others behind them; these alone if the others are of another shape."""
+        """These pictures, then the others; only these if the others have another kind or shape."""
         if (self.kind, self.content.shape[1:]) != (others.kind, others.content.shape[1:]):
             return self
         return Thumbnails(
@@ -93,11 +94,11 @@ def _shrink(images: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _slices(volumes: NDArray[Any]) -> NDArray[np.uint8]:
-    """Three middle slices of each volume in a square; d and h point up, as axes of a plot do.
+    """Three middle slices of each volume in a square. The first axis of each slice points up.
 
-    Of a scan from NIfTI, these are up and front: an axial slice at the upper left, a coronal one
-    below it, a sagittal one beside that. Each volume has its own shades, from the hundredth to the
-    last but one hundredth of the voxels in them.
+    For a scan from NIfTI, an axial slice is at the upper left, a coronal one below it, and a
+    sagittal one beside that. The top of a slice is then the front or the head. Each volume has its
+    own grey scale, from the 1st to the 99th percentile of its slices.
     """
     d, h, w = (length // 2 for length in volumes.shape[2:])
     planes = (volumes[:, :1, d], volumes[:, :1, :, h], volumes[:, :1, :, :, w])

@@ -26,10 +26,10 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> None:
 
 
 def write_samples(evaluation: Evaluation, folder: str | Path) -> None:
-    """Write what an evaluation has per sample; scores.json of an earlier one goes first.
+    """Write the files with data per sample. An older scores.json is deleted first.
 
     Text in predictions.csv is in quotes, guarded by `rnc.run.spreadsheet`. To read "007" or "NA"
-    as it was: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
+    unchanged: `pandas.read_csv(file, dtype={"name": str}, keep_default_na=False)`.
     """
     folder = Path(folder)
     (folder / SCORES_FILE).unlink(missing_ok=True)
