@@ -1,4 +1,4 @@
-"""What validation chose for the methods of a table: as data, as a table, as a CSV file."""
+"""The values that validation chose for the methods of a table: as data, in Markdown, as CSV."""
 
 import csv
 import io
@@ -13,40 +13,40 @@ if TYPE_CHECKING:
     from rnc.experiments.plan import Line
 
 TunedValues = Mapping[str, float]
-"""Fields of FitConfig that are tuned, and what they are."""
+"""Tuned fields of FitConfig, and their values."""
 
 
 class TuningTrial(NamedTuple):
-    """One training of a tuning."""
+    """One training during a tuning."""
 
     values: TunedValues
     error: float
-    """On validation; infinite where the training diverged."""
+    """The validation error; infinite if the training diverged."""
 
 
 class Chosen(NamedTuple):
-    """What validation chose for a stage of a method."""
+    """The values that validation chose for a stage of a method."""
 
     stage: str
     values: TunedValues
     error: float
-    """The lowest on validation."""
+    """The lowest validation error of all trials."""
     trials: tuple[TuningTrial, ...]
-    """In the order of the search; the first one has the values that the method has untuned."""
+    """In the order of the search; the first trial has the untuned values of the method."""
 
     @property
     def changes(self) -> dict[str, float]:
-        """The values that are not those of the untuned method."""
+        """The values that differ from those of the untuned method."""
         untuned = self.trials[0].values
         return {name: value for name, value in self.values.items() if value != untuned[name]}
 
     def to_json(self) -> dict[str, Any]:
-        """For config.json of a run."""
+        """The entry for config.json of a run."""
         return {**self.values, "validation_error": self.error, "trials": len(self.trials)}
 
 
 def tuning_lines(lines: Sequence["Line"]) -> list[str]:
-    """Markdown: for each line of a table, what was chosen and what it gained on validation."""
+    """A Markdown table: the chosen values of each line, and their error with and without tuning."""
     head = ("method", "setting", "stage", "chosen", "validation error", "untuned", "trials")
     rows = [head, ("---",) * len(head)]
     for line in lines:
@@ -58,7 +58,7 @@ def tuning_lines(lines: Sequence["Line"]) -> list[str]:
 
 
 def write_tuning(path: Path, lines: Sequence["Line"]) -> None:
-    """A line for every trial of every choice of a table."""
+    """Write a CSV file with a line for every trial of a tuned table."""
     fields = list(dict.fromkeys(name for _, one in _choices(lines) for name in one.values))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -73,7 +73,7 @@ def write_tuning(path: Path, lines: Sequence["Line"]) -> None:
 
 
 def values_text(values: TunedValues) -> str:
-    """Values as a reader sees them.
+    """The values as text for a reader.
 
     >>> values_text({"lr": 0.5, "weight_decay": 1e-05})
     'lr 0.5, weight_decay 1e-05'

@@ -1,4 +1,4 @@
-"""What is left to train, in epochs and in views of samples, before it is trained."""
+"""The cost of the runs that are still to train, in epochs and in views of samples."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from rnc.training.cost import PlannedStage, planned_stages
 
 
 class Cost(NamedTuple):
-    """What is left to do."""
+    """The number of runs, and the training that is left."""
 
     runs: int
     finished: int
@@ -26,7 +26,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(runs: Iterable[PlannedRun], store: Store) -> Cost:
-    """What runs cost that are not finished yet; what they share counts once."""
+    """The cost of the runs that are not finished. A shared run or encoder counts once."""
     by_key: dict[str, PlannedRun] = {}
     encoders: dict[str, PlannedRun] = {}
     for run in runs:
@@ -47,7 +47,7 @@ def cost_of(runs: Iterable[PlannedRun], store: Store) -> Cost:
 
 
 def epoch_size(run: PlannedRun, stage: str) -> float:
-    """Views of samples in an epoch of a run, by the name of its stage."""
+    """Views of samples in one epoch of a stage of a run."""
     trained = run.start if isinstance(run.start, PlannedRun) else run
     contrasts, config = stage in ("encoder", "regularize"), trained.config
     views = config.contrast_views if contrasts else config.head_views
@@ -56,7 +56,7 @@ def epoch_size(run: PlannedRun, stage: str) -> float:
 
 
 def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, PlannedRun]) -> None:
-    """Add a run and all that it starts from."""
+    """Add a run, and the runs and encoders that it starts from."""
     by_key[run_key(run)] = run
     if trains_encoder(run):
         encoders[encoder_key(run)] = run
@@ -71,5 +71,5 @@ def _add(run: PlannedRun, by_key: dict[str, PlannedRun], encoders: dict[str, Pla
 
 
 def _stages(run: PlannedRun) -> list[PlannedStage]:
-    """The stages of a run: the first may be shared with others, the last is its own."""
+    """The stages of a run. Other runs may share the first stage; the last one is its own."""
     return planned_stages(run.config, run.table.sizes, run.table.kind)

@@ -1,6 +1,6 @@
 """The data of an experiment: the demo digits, a dataset of the paper, or any table.
 
-Data.of_digits()                     scikit-learn's digits, turned by a known angle
+Data.of_digits()                     scikit-learn's digits, turned by known angles
 Data.of_dataset("agedb", root)       your copy of a dataset of the paper
 Data.of_table(table)                 a table of your own
 """
@@ -30,39 +30,39 @@ DIGITS, BALLS = "digits", "balls"
 DIGIT_SIDE = 16
 
 _PAPER_BATCH = 256
-"""The paper's batch size for its datasets, however many rows a copy has."""
+"""The paper's batch size for its datasets, for any number of rows."""
 _NUISANCE = {"skyfinder": "camera", DIGITS: "digit", BALLS: "scanner"}
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A table, and what belongs to it."""
+    """A table, with the fields and further tables that experiments on it need."""
 
     name: str
     table: Table
     fit: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of FitConfig that these data need."""
+    """Fields of FitConfig for these data."""
     quick: Mapping[str, Any] = field(default_factory=dict)
-    """Further ones, with the preset quick."""
+    """Further fields of FitConfig for these data with preset quick."""
     pair: tuple[tuple[str, Table], tuple[str, Table]] | None = None
-    """Two tables of one kind and target, by name, to transfer between."""
+    """The names of two tables with the same kind and targets, and the tables, for transfer."""
     nuisance: str | None = None
-    """The column that a good representation does not keep."""
+    """The column that a good representation should not encode."""
     nuisance_values: tuple[str, ...] = ()
-    """Those of its values that are drawn; by default the ten that most test samples have."""
+    """The values of that column that a map shows. Empty: all, or the ten most frequent of many."""
     large: Table | None = None
-    """The same samples as larger images, where those of the table are too small to corrupt."""
+    """The same samples as larger images, if the images of the table are too small to corrupt."""
     source: DataSource | None = None
-    """How the table was read, for config.json of the runs."""
+    """Where and how the table was read, for config.json of the runs."""
 
     @classmethod
     def of_table(cls, table: Table, name: str = "own", **more: Any) -> "Data":
-        """Data of the caller's own; `more` are fields of this class."""
+        """Data of a table of your own; `more` has further fields of this class."""
         return cls(name, table, **{"nuisance": _only_subgroup(table), **more})
 
     @classmethod
     def of_source(cls, table: Table, source: DataSource) -> "Data":
-        """A table and how it was read; a dataset of the paper comes with what the paper says."""
+        """Data of a table and its source; a dataset of the paper gets the paper's settings."""
         name = source.dataset
         if name is None:
             return cls.of_table(table, Path(source.source).name, source=source)
@@ -73,10 +73,10 @@ class Data:
 
     @classmethod
     def of_digits(cls) -> "Data":
-        """The demo: real digits, the angle is the target, the digit the nuisance.
+        """The data of the demo: real digits; the angle is the target, the digit is the nuisance.
 
-        Crops and mirror images would change what an angle looks like: views differ in brightness
-        and contrast only. The encoder and its rate are those of `rnc demo`.
+        Crops and mirror images would change how an angle looks, so views differ in brightness and
+        contrast only.
         """
         table = digits_table(side=DIGIT_SIDE)
         low = np.asarray(table.subgroup["digit"]) < 5
@@ -93,7 +93,7 @@ class Data:
 
     @classmethod
     def of_balls(cls) -> "Data":
-        """The demo of volumes: the radius of a ball is the target, the scanner the nuisance."""
+        """The demo of volumes: the radius of a ball is the target, the scanner is the nuisance."""
         return cls(
             BALLS,
             balls_table(),
@@ -116,8 +116,8 @@ class Data:
         Args:
             name: one of `rnc.data.datasets.registry.DATASETS`.
             root: the folder of the copy.
-            options: those of the dataset's reader.
-            image_size: side of what the encoder sees, in pixels.
+            options: options of the dataset's reader.
+            image_size: side of the images for the encoder, in pixels.
         """
         name, options = find_dataset(name).name, dict(options or {})
         source = DataSource(str(root), dataset=name, dataset_options=options)
@@ -126,7 +126,7 @@ class Data:
 
     @property
     def own_split(self) -> str:
-        """The split of a dataset where it is not the usual one, which the paper's numbers are of.
+        """The split of a dataset if it differs from the default, which the paper uses; else "".
 
         >>> source = DataSource("data", dataset="agedb", dataset_options={"split": "person"})
         >>> Data.of_source(digits_table(), source).own_split
@@ -156,15 +156,16 @@ class Data:
 
 
 def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any]) -> Table:
-    """A file to transfer to, prepared as the first table was, with rows to train on.
+    """The table of a file to transfer to, with the preprocessing of the first table, and a split.
 
-    The split column of the source splits it, or a column "split" of train, val and test. Without
-    one, a seeded split is made, which keeps groups together where the file has their column.
+    The split is that of the source's split column, or of a column "split" with train, val and test.
+    Without such a column, a seeded split is made. It keeps groups together if the file has the
+    group column.
 
     Args:
-        source: the file; its split_column, group_column and weight_column need not be there.
-        image_size: side of what the encoder sees, in pixels.
-        preprocessing: of the first table.
+        source: the file. It may lack the split_column, group_column and weight_column.
+        image_size: side of the images for the encoder, in pixels.
+        preprocessing: the preprocessing of the first table.
     """
     columns, splits = _columns(Path(source.source), source.split_column, source.decimal)
     group = source.group_column if source.group_column in columns else None
@@ -193,7 +194,7 @@ def read_other(source: DataSource, image_size: int, preprocessing: dict[str, Any
 
 
 def _columns(source: Path, split: str | None, decimal: str | None) -> tuple[list[str], list[str]]:
-    """The columns of a file, and those of them that say train, val and test."""
+    """The columns of a file, and which of them hold splits: train, val and test."""
     path = existing(source)
     names = [] if split == "none" else [name for name in (split, "split") if name is not None]
     if path.suffix.lower() in ARRAYS:

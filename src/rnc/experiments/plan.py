@@ -1,10 +1,10 @@
-"""What a table needs: runs to train, one per seed and line, and how each is scored.
+"""The plan of a table: the runs to train, one per seed and line, and the scores of each line.
 
-PlannedRun  one training: data, config, and where its encoder comes from
+PlannedRun  one training: data, config, and the source of its encoder
 Line        a line of a table: a method, its runs, its scores
 Outcome     a line and its finished runs
 Plan        a table
-Setting     what the runs of a plan have in common; makes planned runs
+Setting     data, config and seeds that all runs of a plan share; makes planned runs
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ HEAD_FIELDS = (
     *("head_epochs", "head_batch_size", "head_lr", "head_weight_decay"),
     *("head_solver", "balance"),
 )
-"""Fields that only the stage of the head looks at."""
+"""Fields that only the stage of the head uses."""
 BIN_FIELDS = ("low", "high", "step")
 _REPRESENTATION = (
     "objective",
@@ -48,25 +48,25 @@ _UNUSED: dict[str, tuple[str, ...]] = {
     "probe": ("rnc_weight", "finetune_keep"),
     "finetune": ("rnc_weight", "head_solver", "head_lr", "head_weight_decay", "head_batch_size"),
 }
-"""Fields that a scheme does not look at: runs that differ only in them are the same run."""
+"""Fields that a scheme does not use: runs that differ only in them are the same run."""
 
 OF_LINES = (
     "head_options", "regularizer_weight", "original", "temperature", "contrast_temperature",
     "queue", "chunk",
 )  # fmt: skip
-"""Fields for the lines of a table that have this head, regularizer or objective, not for all."""
+"""Fields that only reach the lines of a table whose head, regularizer or objective uses them."""
 
 BY_HEAD = ("end2end", "two-stage")
-"""Schemes whose first stage is by a head's loss alone."""
+"""Schemes whose first stage trains by a head's loss alone."""
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(FitConfig)}
 _UNUSED_VALUES = _DEFAULTS | {
     **{"head_solver": "exact", "balance": 0.0, "keep": "last", "temperature": 2.0}
 }
-"""What unused fields are set to: where a default came to depend on the preset, the former one."""
+"""Values of unused fields: the default, or a fixed value if the default depends on the preset."""
 
 
 class OwnObjective(NamedTuple):
-    """An objective that the caller brings, and the name that its runs are kept by."""
+    """An objective of the caller's own, and its name in the key of its runs."""
 
     name: str
     loss: PairLoss
@@ -74,25 +74,25 @@ class OwnObjective(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """One training. Two of them with the same data, config and start are the same run."""
+    """One training. Two with the same data, config, start and own objective are the same run."""
 
     table: Table
     config: FitConfig
     start: "PlannedRun | Path | None" = None
-    """What gives it an encoder, instead of training one: another planned run, or a run folder."""
+    """The source of its encoder: another planned run, or a run folder; None: train one."""
     own: OwnObjective | None = None
-    """For config.objective "own": what trains the encoder."""
+    """For config.objective "own": the loss that trains the encoder."""
 
 
 class Finished(NamedTuple):
-    """A planned run and the run folder that it left."""
+    """A planned run after training, and its run folder."""
 
     planned: PlannedRun
     folder: Path
 
     @property
     def run(self) -> RunFolder:
-        """The run folder, read with the data of the plan."""
+        """The run folder, with the data of the plan."""
         return RunFolder(self.folder, self.planned.table)
 
 
@@ -109,58 +109,58 @@ class Line:
     """One per seed."""
     scores: Mapping[str, Score]
     chosen: tuple[Chosen, ...] = ()
-    """What validation chose for its runs, where the plan was tuned."""
+    """The values that validation chose for its runs, if the plan was tuned."""
 
 
 class Outcome(NamedTuple):
-    """A line, and what its runs left; fewer where a training diverged."""
+    """A line and its finished runs; runs that diverged are missing."""
 
     line: Line
     finished: Sequence[Finished]
 
 
 class Row(NamedTuple):
-    """What came out for one score of one line, and what the paper says."""
+    """The values of one score of one line, and the paper's number for it."""
 
     method: str
     setting: str
     score: str
     values: tuple[float, ...]
-    """One per seed; fewer where a training diverged."""
+    """One per seed; fewer if a training diverged."""
     paper: float | None = None
     paper_sd: float | None = None
     interval: Interval | None = None
-    """95 % interval of the mean over the seeds, by the test samples and the seeds."""
+    """95 % interval of the mean over the seeds, from resamples of test samples and seeds."""
     note: str = ""
     """Why a number is missing."""
 
 
 Derive = Callable[[Sequence[Row], Sequence[Outcome]], list[Row]]
-"""All rows of a table, from those of its lines and the runs that they come from."""
+"""Makes all rows of a table from the rows of its lines, and the runs behind them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A table on some data."""
+    """A table of results for some data: its runs and their scores."""
 
     title: str
     about: str
-    """What is our choice, for the reader of the numbers."""
+    """Notes for the reader of the numbers, such as choices of ours."""
     lines: Sequence[Line]
     analyses: tuple[str, ...] = ()
-    """Analyses of the first seed's runs; all runs get a report of their own."""
+    """Analyses of the first run of each line. If there are any, a report of all runs is written."""
     map_method: str | None = None
-    """For the analysis map: pca, tsne or umap; None: as `default_method` says."""
+    """For the analysis map: pca, tsne or umap; None: that of `default_method`."""
     map_only: MapOnly | None = None
-    """For the analysis map: which samples; None: all."""
+    """For the analysis map: the samples; None: all."""
     picture: str = ""
     """A key of PICTURES in pictures.py; empty for none."""
     report: str = ""
-    """File name of that report; by default that of the table."""
+    """File name of that report; by default the name of the table with .html."""
     grouped: bool = False
-    """Whether each setting has a heading, below which the line with the lowest score is first."""
+    """Whether each setting has a heading, with the lines below it sorted by their first score."""
     derive: Derive = field(default=lambda rows, outcomes: list(rows))
-    """What adds further rows to those of the lines."""
+    """Makes all rows from those of the lines, such as rows with gains."""
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -170,23 +170,23 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Data, common config and number of seeds."""
+    """Data, common config and number of seeds of the runs of a plan."""
 
     data: Data
     base: FitConfig
     seeds: int
-    """How many; the first one is base.seed."""
+    """Number of seeds; the first one is base.seed."""
     end2end_lr: float | None = None
-    """Learning rate where a head's loss trains the encoder, if it is not that of base."""
+    """Learning rate for schemes end2end, two-stage and regularize; None: that of base."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """Fields of FitConfig that the caller chose for all runs."""
 
     def with_preset(self, preset: Preset, *, without: Sequence[str] = ()) -> "Setting":
-        """The same data and seeds by another preset.
+        """The same data and seeds with another preset.
 
         Args:
-            preset: what chooses the fields that the caller did not.
-            without: fields that it chooses even where the caller did.
+            preset: chooses the fields that the caller did not choose.
+            without: fields that the preset chooses even if the caller chose them.
         """
         given = {k: v for k, v in self.given.items() if k != "preset" and k not in without}
         rate = None if "lr" in without else self.end2end_lr
@@ -204,10 +204,10 @@ class Setting:
         """A run for every seed.
 
         Args:
-            table: the data for a seed; by default the same for all.
-            start: for every seed, the run whose encoder to start from.
+            table: gives the data for a seed; by default all seeds have the same data.
+            start: for every seed, the run that provides the encoder.
             own: an objective of the caller's own.
-            changes: fields of FitConfig that differ from the common ones.
+            changes: fields of FitConfig that differ from the common config.
         """
         if own is not None:
             changes = {**changes, "objective": "own"}
@@ -238,16 +238,16 @@ MakePlan = Callable[[Setting], Plan]
 def base_config(
     data: Data, preset: Preset, epochs: int | None, fit: Mapping[str, Any]
 ) -> FitConfig:
-    """What all runs on some data have in common.
+    """The config that all runs on some data share.
 
     The epochs of heads and of fine-tuning keep their ratio to those of the encoder.
 
     Args:
-        data: with the fields that they need.
+        data: the data; its `fit` and `quick` have fields of FitConfig.
         preset: best, paper or quick.
-        epochs: of the encoder; None leaves them to `fit`, the data and the preset.
-        fit: further fields of FitConfig, which override all others. Those of OF_LINES are left
-            to the lines: `Setting.given` has them.
+        epochs: of the encoder; None: from `fit`, the data or the preset.
+        fit: further fields of FitConfig, which override those of the data and the preset. Fields
+            in OF_LINES are left out here; lines take them from `Setting.given`.
     """
     _check_head_options(fit.get("head_options") or {})
     fields = {"preset": preset, **data.fit}
@@ -270,12 +270,12 @@ def base_config(
 
 
 def without_line_fields(fit: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that hold for every line of a table."""
+    """The fields that apply to every line of a table."""
     return {name: value for name, value in fit.items() if name not in OF_LINES}
 
 
 def fields_of_line(config: FitConfig, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those fields of OF_LINES that a run with this config has a use for.
+    """The given fields of OF_LINES that a run with this config uses.
 
     >>> given = {"regularizer_weight": 1.0, "head_options": {"decode": "class", "beta": 0.5}}
     >>> fields_of_line(FitConfig(head="or"), given)
@@ -301,7 +301,7 @@ def fields_of_line(config: FitConfig, given: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_line_fields(plan: Plan, given: Mapping[str, Any]) -> None:
-    """Raise for a field of OF_LINES that no line of a table has a use for."""
+    """Raise if no line of a table uses one of the given fields of OF_LINES."""
     asked = {f"{name}={given[name]}": {name: given[name]} for name in OF_LINES if name in given}
     asked.pop(f"head_options={given.get('head_options')}", None)
     for name, value in (given.get("head_options") or {}).items():
@@ -323,7 +323,7 @@ def _check_head_options(options: Mapping[str, Any]) -> None:
 
 
 def canonical(config: FitConfig, table: Table) -> FitConfig:
-    """The same config with every default filled in, and with unused fields at their defaults.
+    """The same config with all defaults filled in, and with fixed values in unused fields.
 
     >>> table = Data.of_digits().table
     >>> a = canonical(FitConfig(scheme="end2end", temperature=1.0), table)

@@ -1,4 +1,4 @@
-"""The engine: train what a plan lacks, score it, and write its table."""
+"""The engine: train the missing runs of a plan, score them, and write the table."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,21 +27,21 @@ from rnc.training.recipes import check_weights
 from rnc.training.record import PULSE, Record, ShowRecord
 
 COLLAPSED = "features collapsed"
-"""Why a line has no number, where that is so."""
+"""The note on a score that is undefined since a run of the line has equal features."""
 
 Say = Callable[[str], None]
-"""What takes lines of text: cost, progress, trainings that diverged."""
+"""Takes lines of text: cost, progress, trainings that diverged."""
 
 
 def run_plan(
     name: str, plan: Plan, setting: Setting, store: Store, *, show: ShowRecord, say: Say
 ) -> list[Row]:
-    """The rows of a plan, of whose runs only the missing ones are trained.
+    """The rows of a plan. Trains only its missing runs.
 
-    Writes NAME.csv and NAME.md below store.out, for a plan with analyses NAME.html, for one with a
-    picture NAME.png and NAME.svg, and for a tuned plan NAME-tuning.csv.
+    Writes NAME.csv and NAME.md below store.out. A plan with analyses also gets a report (NAME.html
+    or plan.report), one with a picture NAME.png and NAME.svg, and a tuned one NAME-tuning.csv.
     """
-    for run in plan.runs:  # all of them before the first is trained
+    for run in plan.runs:  # check all runs before the first is trained
         check_weights(run.table, run.config)
     cost = cost_of(plan.runs, store)
     words = str(cost) if plan.lines else "nothing to train"
@@ -79,7 +79,7 @@ def run_plan(
 
 
 def chosen_data(data: Table | Data | str) -> Data:
-    """Data as `reproduce` and `compare` take them: a table, Data, or "digits"."""
+    """The Data that `reproduce` and `compare` get: a table, Data, or "digits" for the demo."""
     if isinstance(data, Data):
         return data
     if isinstance(data, Table):
@@ -94,7 +94,7 @@ def chosen_data(data: Table | Data | str) -> Data:
 
 @contextmanager
 def one_thread_for_digits(data: Data) -> Iterator[None]:
-    """On arrays this small one thread is as fast, and its results are the same on all machines."""
+    """A context with one thread for the digits: as fast, and with equal results on all machines."""
     threads = torch.get_num_threads()
     if data.name == DIGITS:
         torch.set_num_threads(1)
@@ -105,7 +105,7 @@ def one_thread_for_digits(data: Data) -> Iterator[None]:
 
 
 def _finish(line: Line, store: Store, watch: "Watch", say: Say) -> list[Finished]:
-    """The finished runs of a line; a training that diverges is said and left out."""
+    """The finished runs of a line. A training that diverges is left out, and `say` is told."""
     finished = []
     for run in line.runs:
         seed = f"seed {run.config.seed}"
@@ -124,7 +124,7 @@ def _finish(line: Line, store: Store, watch: "Watch", say: Say) -> list[Finished
 
 
 def _note_choice(folder: Path, line: Line) -> None:
-    """Write into config.json what validation chose: reports of the run show it."""
+    """Write the chosen values into config.json, so that reports of the run show them."""
     if line.chosen:
         tuning = {one.stage: one.to_json() for one in line.chosen}
         content = {**read_config(folder), "name": line.method, "tuning": tuning}
@@ -132,7 +132,7 @@ def _note_choice(folder: Path, line: Line) -> None:
 
 
 class Watch:
-    """Passes records on, and says after the first one how long the rest will take."""
+    """Passes records on. After the first epoch, it says how long the others will take."""
 
     def __init__(self, cost: Cost, show: ShowRecord, say: Say) -> None:
         self.cost, self.show, self.say = cost, show, say
@@ -140,7 +140,7 @@ class Watch:
         self.said = False
 
     def start(self, run: PlannedRun) -> None:
-        """Take note of the run in training."""
+        """Remember the run that trains now."""
         self.run = run
 
     def __call__(self, record: Record) -> None:
@@ -156,12 +156,12 @@ class Watch:
 
 
 def _with_paper(row: Row, paper: dict[RowKey, Published]) -> Row:
-    number = paper.get((row.method, row.setting, row.score))  # none for a gain, which has its own
+    number = paper.get((row.method, row.setting, row.score))  # None for a gain: its row has one
     return row if number is None else row._replace(paper=number.mean, paper_sd=number.sd)
 
 
 def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, say: Say) -> Path:
-    """A report of all runs; those of the first seed have the analyses of the plan."""
+    """Write a report of all runs; the first run of each line gets the analyses of the plan."""
     options = AnalysisOptions(map_method=plan.map_method, map_only=plan.map_only)
     for line, finished in outcomes:
         for analysis in plan.analyses if finished else ():
@@ -169,14 +169,14 @@ def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, sa
                 continue
             try:
                 analyse(finished[0].run, analysis, options)
-            except DoesNotApply as error:  # such as a map of features that are all the same
+            except DoesNotApply as error:  # for example, no map of equal features
                 say(f"  {line.method}: {analysis} left out: {error}")
     folders = [one.folder for outcome in outcomes for one in outcome.finished]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 
 
 def _has(finished: Finished, analysis: str, plan: Plan) -> bool:
-    """Whether a run has an analysis; a map must be of the method and samples that are asked for."""
+    """Whether a run has an analysis; a map must have the plan's method and samples."""
     if not finished.run.has_analysis(analysis) or analysis != "map":
         return finished.run.has_analysis(analysis)
     content, only = finished.run.analysis("map").content, plan.map_only
@@ -195,7 +195,7 @@ def _draw(
     store: Store,
     say: Say,
 ) -> bool:
-    """Draw the picture of a plan; whether there is one. Without matplotlib, `say` is told."""
+    """Draw the picture of a plan; returns whether it did. Without matplotlib, `say` gets a hint."""
     if plan.lines and not any(outcome.finished for outcome in outcomes):
         return False
     try:

@@ -1,4 +1,4 @@
-"""What a line of a table is scored by: functions of a finished run."""
+"""The scores in a table, each a function of a finished run."""
 
 import math
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ SECONDS = "seconds per epoch"
 VALIDATION = "validation error"
 EPOCHS = "epochs"
 SAMPLES = "samples per step"
-"""Views of a sample count each."""
+"""Every view of a sample counts."""
 UPDATES = "updates"
 COUNTS = (EPOCHS, SAMPLES, UPDATES, "negatives")
 """Scores that are whole numbers."""
 
 
 def errors(label_distance: str) -> Mapping[str, Score]:
-    """The error of the paper: of angles for gaze, absolute for everything else."""
+    """The error of the paper: the angular error for gaze, else the mean absolute error."""
     return {ANGULAR if label_distance == "angular" else MAE: error}
 
 
@@ -34,7 +34,7 @@ def errors_and_r2(label_distance: str) -> Mapping[str, Score]:
 
 
 def error(finished: Finished) -> float:
-    """The error on the test split: of angles if the run is about them, else absolute."""
+    """The error on the test split: angular if the run has one, else mean absolute."""
     test = finished.run.scores["test"]
     return float(test["angular_error" if "angular_error" in test else "mae"])
 
@@ -45,24 +45,24 @@ def r2(finished: Finished) -> float:
 
 
 def spearman(finished: Finished) -> float:
-    """Correlation of feature similarities with label similarities; NaN where all are equal."""
+    """Spearman correlation of feature and label similarities; NaN if undefined."""
     return float(finished.run.scores["test"].get("spearman", np.nan))
 
 
 def kendall(finished: Finished) -> float:
-    """The same, by Kendall's tau."""
+    """Kendall's tau of feature and label similarities; NaN if undefined."""
     return float(finished.run.scores["test"].get("kendall", np.nan))
 
 
 def seconds(finished: Finished) -> float:
-    """Median time of an epoch of the first stage, without the first epoch, which may compile."""
+    """Median time per epoch of the first stage. The first epoch, which may compile, is left out."""
     records = finished.run.records
     epochs = [record.seconds for record in records if record.stage == records[0].stage]
     return float(median(epochs[1:] or epochs))
 
 
 def validation(finished: Finished) -> float:
-    """The lowest error on the validation split."""
+    """The validation error in scores.json, usually that of the best epoch."""
     return float(finished.run.scores["validation_error"])
 
 
@@ -74,14 +74,14 @@ def epochs(finished: Finished) -> float:
 
 
 def samples(finished: Finished) -> float:
-    """How many samples, or views of them, a step of the first stage sees."""
+    """Number of samples per step of the first stage, times their views."""
     config = finished.planned.config
     views = config.head_views if config.scheme in BY_HEAD else config.contrast_views
     return float((config.batch_size or 1) * max(1, views))
 
 
 def updates(finished: Finished) -> float:
-    """How many updates the first stage made, where it trains by an objective."""
+    """Number of updates of a first stage that trains by an objective."""
     config, table = finished.planned.config, finished.planned.table
     rows = config.trained(table.sizes).encoder
     assert config.epochs is not None
@@ -90,7 +90,7 @@ def updates(finished: Finished) -> float:
 
 
 def readable(column: str) -> Score:
-    """How well a linear probe reads a column from the features; NaN where too few rows have it."""
+    """How well a linear probe predicts a column from the features; NaN if no probe was possible."""
 
     def score(finished: Finished) -> float:
         return float(finished.run.scores["readable"].get(column, np.nan))
@@ -110,7 +110,7 @@ def error_inside(ranges: Ranges, *, seen: bool) -> Score:
 
 
 def corrupted(severity: int) -> Score:
-    """Error on all test images, corrupted by a severity, mean over the types; 0 is clean."""
+    """Error on all test images with a severity of corruption, averaged over types; 0 is clean."""
 
     def score(finished: Finished) -> float:
         folder = finished.run
@@ -126,7 +126,7 @@ def corrupted(severity: int) -> Score:
 
 
 def _corrupted_images(folder: RunFolder) -> int:
-    """How many images the corruption sweep of a run has."""
+    """Number of images in the corruption sweep of a run."""
     return int(folder.analysis("corruption").content["n"])
 
 

@@ -1,11 +1,12 @@
-"""Runs by what they are: a planned run finds its folder, and its encoder, by data and config.
+"""The store of runs and encoders: a planned run finds both by a hash of its data and config.
 
-    OUT/runs/<key>/        a run folder, as `rnc fit` leaves it
+    OUT/runs/<key>/        a run folder, as `rnc fit` writes it
     OUT/encoders/<key>/    an encoder that several runs start from
 
-A key is a hash of the data and of every field of the config that matters: for an encoder, those
-that its training looks at, so that all heads share it. A run with scores.json is finished and is
-never trained again; one that was interrupted continues from its last checkpoint.
+A key is a hash of the data and of every field of the config that matters. For an encoder, these are
+the fields that its training uses, so all heads share it. A run with scores.json is finished and not
+trained again, unless an earlier call trained it by the caller's own objective. An interrupted run
+continues from its last checkpoint.
 """
 
 import dataclasses
@@ -46,30 +47,30 @@ NOT_ENCODER = (
     "finetune_keep",
     *HEAD_FIELDS,
 )
-"""Fields that the training of an encoder by an objective does not look at."""
+"""Fields that the training of an encoder by an objective does not use."""
 
 Trained = tuple[Mapping[str, Tensor] | None, list[Record]]
-"""The weights of an encoder, or None where there are none yet, and the records of its epochs."""
+"""The weights of an encoder, None if it is not trained yet, and the records of its epochs."""
 
 
 def run_key(run: PlannedRun) -> str:
-    """What identifies a planned run."""
+    """The key of a planned run."""
     config = run.config
     content: dict[str, Any] = {
         "data": run.table.digest,
         "fit": _key_fields(config, SPEED_ONLY),
         "start": None if run.start is None else source_key(run.start),
     }
-    if config.scheme == "finetune" and config.head_views > 1:  # beside the views of its encoder
+    if config.scheme == "finetune" and config.head_views > 1:  # in addition to its encoder's views
         content["head_views"] = config.head_views
     return _hash(content if run.own is None else {**content, "own": run.own.name})
 
 
 def encoder_key(run: PlannedRun) -> str:
-    """What identifies the encoder that an objective trains for a run."""
+    """The key of the encoder that an objective trains for a run."""
     config, spec = run.config, run.config.objective_spec
     bins = () if spec.uses_bins else BIN_FIELDS
-    if spec.original is None:  # then it is for the head alone
+    if spec.original is None:  # then `original` only changes the head
         config = dataclasses.replace(config, original=False)
     content: dict[str, Any] = {
         "data": run.table.digest,
@@ -79,7 +80,7 @@ def encoder_key(run: PlannedRun) -> str:
 
 
 def source_key(start: PlannedRun | Path) -> str:
-    """What identifies the encoder that a run starts from."""
+    """The key of the encoder that a run starts from."""
     if isinstance(start, Path):
         with (start / MODEL_FILE).open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()[:16]
@@ -87,7 +88,7 @@ def source_key(start: PlannedRun | Path) -> str:
 
 
 def trains_encoder(run: PlannedRun) -> bool:
-    """Whether an objective trains an encoder for a run, which other runs can share."""
+    """Whether an objective trains an encoder for a run; other runs can share that encoder."""
     return run.config.scheme in ("probe", "finetune") and run.start is None
 
 
@@ -104,20 +105,20 @@ _FIRST_FIELDS = (
     "head_lr head_solver temperature contrast_temperature label_distance similarity period "
     "positives rnc_weight image_size views crop crop_scale flip color grayscale seed"
 )
-"""Fields of FitConfig when keys were first made."""
+"""Fields of FitConfig when keys were introduced."""
 _OFF = {
     **{"erase": 0.0, "average": 0.0, "warm_up": 0, "balance": 0.0, "oversample": 0.0},
     **{"test_views": "plain", "keep": "last"},
 }
-"""What later fields are in runs that were trained before them, where that is not the default."""
+"""Values of later fields in runs from before these fields, if they differ from the default."""
 
 
 def _key_fields(config: FitConfig, left_out: tuple[str, ...]) -> dict[str, Any]:
-    """The fields that a key is made of.
+    """The fields that make up a key.
 
-    A field that FitConfig got later counts only where it differs from what was done before it, so
-    that runs which were trained then are still found. Views, and the scale of crops even where
-    there are none, are numbers as they were.
+    A field that was added to FitConfig later counts only if it differs from the behaviour before.
+    So runs from before are still found. Views, temperature and, for runs without crops, crop_scale
+    enter as numbers even if they are None in the config, as they always did.
     """
     first = _FIRST_FIELDS.split()
     later = {f.name: f.default for f in dataclasses.fields(config) if f.name not in first} | _OFF
@@ -137,7 +138,7 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 
 def _check_data(folder: Path, run: PlannedRun) -> None:
-    """Raise if a folder that was found by its name was trained on other inputs than these."""
+    """Raise if the folder with the key of a run was trained on other data."""
     if (folder / CONFIG_FILE).exists():
         before = read_object(folder / CONFIG_FILE).get("fingerprint")
         advice = f"Choose another --out, or delete {folder} to train again."
@@ -152,8 +153,8 @@ class Store:
 
     Args:
         out: the folder.
-        source: how the data were read, for config.json of the runs.
-        command: what the user typed, for their reports.
+        source: where and how the data were read, for config.json of the runs.
+        command: the command that the user typed, for the reports of the runs.
         known: finished runs in other folders, by their keys.
         track: names of trackers that get the records of each run.
     """
@@ -178,7 +179,7 @@ class Store:
         return self.known.get(key, self.out / "runs" / key)
 
     def is_finished(self, run: PlannedRun) -> bool:
-        """Whether a planned run is there, trained and evaluated."""
+        """Whether a planned run is trained and evaluated."""
         folder = self.folder(run)
         if not RunFolder(folder).is_finished or self._is_outdated(run, folder):
             return False
@@ -194,14 +195,14 @@ class Store:
         return True
 
     def finish(self, run: PlannedRun, show: ShowRecord, *, name: str | None = None) -> Path:
-        """The folder of a planned run, which is trained now unless it was before."""
+        """The folder of a planned run. Trains the run if it is not finished."""
         folder = self.folder(run)
         if self.is_finished(run):
             return folder
         with locked(folder):
             self._begin(run, folder)
             self._train(run, folder, show, name)
-            RunFolder(folder).delete_checkpoint()  # model.safetensors has it all
+            RunFolder(folder).delete_checkpoint()  # model.safetensors has the weights
         return folder
 
     def _train(self, run: PlannedRun, folder: Path, show: ShowRecord, name: str | None) -> None:
@@ -218,25 +219,25 @@ class Store:
             encoder_weights=weights,
             encoder_records=records,
             objective=None if run.own is None else run.own.loss,
-            boosting=False,  # it would be the same for every run of a plan
+            boosting=False,  # do not train this baseline for every run
         )
         for record in tracked(epochs, folder, self.track, resume=resumed, earlier=records):
             show(record)
 
     def delete(self, run: PlannedRun, *, encoder: bool) -> None:
-        """Delete the folder of a planned run, and the encoder that it shares if asked to."""
+        """Delete the folder of a planned run, and with `encoder` also the encoder it shares."""
         shutil.rmtree(self.folder(run), ignore_errors=True)
         if encoder:
             shutil.rmtree(self._encoder_folder(run), ignore_errors=True)
 
     def drop_weights(self) -> None:
-        """Delete encoders and models: finished runs keep their scores, and are still found."""
+        """Delete encoders and models. Finished runs keep their scores, and are still finished."""
         shutil.rmtree(self.out / "encoders", ignore_errors=True)
         for path in (self.out / "runs").rglob("*.safetensors"):
             path.unlink()
 
     def _first_stage(self, run: PlannedRun, show: ShowRecord) -> Trained:
-        """The encoder that a run starts from; the records are those that belong to the run."""
+        """The encoder that a run starts from, and the records that its history includes."""
         if run.start is not None:
             return self._encoder_of(run.start, show)[0], []
         if trains_encoder(run):
@@ -246,14 +247,14 @@ class Store:
         return None, []
 
     def _encoder_of(self, start: PlannedRun | Path, show: ShowRecord) -> Trained:
-        """The encoder of what another run starts from."""
+        """The encoder of a run that another run starts from."""
         if isinstance(start, PlannedRun) and trains_encoder(start):
             return self._encoder(start, show)
         folder = start if isinstance(start, Path) else self.finish(start, show)
         return read_tensors(folder / MODEL_FILE)[0], RunFolder(folder).records
 
     def _encoder(self, run: PlannedRun, show: ShowRecord) -> Trained:
-        """The encoder of a run, which is trained now unless it was before."""
+        """The encoder of a run. Trains it if it is not trained yet."""
         folder = self._encoder_folder(run)
         if not self.has_encoder(run):
             with locked(folder):
@@ -277,16 +278,16 @@ class Store:
         return self.out / "encoders" / encoder_key(run)
 
     def _is_outdated(self, run: PlannedRun, folder: Path) -> bool:
-        """Whether an earlier call left the folder for a function that may have changed since."""
+        """Whether an earlier call trained the folder by an own objective: it may have changed."""
         return run.own is not None and folder not in self.begun
 
     def _begin(self, run: PlannedRun, folder: Path) -> None:
-        """Empty a folder that cannot be continued."""
+        """Empty a folder that cannot be continued, and check the data of one that can."""
         if self._is_outdated(run, folder) or not RunFolder(folder).exists:
             for path in folder.iterdir() if folder.is_dir() else ():
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
-                elif path.name != LOCK_FILE:  # it is held
+                elif path.name != LOCK_FILE:  # this process holds the lock
                     path.unlink()
         _check_data(folder, run)
         self.begun.add(folder)

@@ -1,6 +1,6 @@
-"""Parts of a table: smaller training sets, those with gaps, and even test sets.
+"""Parts of a table: smaller training sets, training sets with gaps, and balanced test sets.
 
-Rows that are left out stay in the arrays, which may be mapped from disk, but are in no split.
+Rows that are left out stay in the arrays, which may be mapped from disk, but belong to no split.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from rnc.run.folder import DoesNotApply
 Ranges = tuple[tuple[float, float], ...]
 
 UNSEEN_MODES = ((BIMODAL, 2, 0.225), (TRIMODAL, 3, 1 / 3))
-"""Training sets with unseen targets: name, ranges, and the share of the whole between these."""
+"""Training sets with unseen targets: name, number of ranges, and share of the gaps."""
 
 TEST_BINS = 10
 LEAST_PER_BIN = 3
@@ -24,14 +24,14 @@ _DENSITY_BINS = 50
 
 
 def only(table: Table, kept: NDArray[np.bool_]) -> Table:
-    """The table with those of its rows that are kept: kept is (n,)."""
+    """The table with only the kept rows in splits; kept is (n,)."""
     split = table.split.copy()
     split[~kept] = ""
     return dataclasses.replace(table, split=split)
 
 
 def with_size(table: Table, n: int, seed: int) -> Table:
-    """The table with n training rows, drawn evenly; a smaller set is part of a larger one."""
+    """The table with n random training rows. For a seed, smaller sets are part of larger ones."""
     rows = table.rows("train")
     kept = np.ones(len(table), bool)
     kept[np.random.default_rng(seed).permutation(rows)[n:]] = False
@@ -39,7 +39,7 @@ def with_size(table: Table, n: int, seed: int) -> Table:
 
 
 def with_share(table: Table, share: float, seed: int) -> Table:
-    """The table with a share of its training rows, as `with_size` draws them."""
+    """The table with a share of its training rows, drawn by `with_size`."""
     return with_size(table, max(1, round(share * len(table.rows("train")))), seed)
 
 
@@ -49,9 +49,9 @@ def modes(table: Table, count: int, unseen: float) -> Ranges:
     The ends are the 1st and the 99th percentile of the training targets.
 
     Args:
-        table: split data.
-        count: how many ranges.
-        unseen: the share of the whole that the gaps take.
+        table: data with splits.
+        count: number of ranges.
+        unseen: share of the distance between the ends that the gaps take.
     """
     low, high = np.quantile(table.y[table.rows("train"), 0], (0.01, 0.99))
     width = (1 - unseen) / count
@@ -64,7 +64,7 @@ def modes(table: Table, count: int, unseen: float) -> Ranges:
 
 
 def inside(values: NDArray[Any], ranges: Ranges) -> NDArray[np.bool_]:
-    """Which values lie in one of the ranges, ends included.
+    """Whether each value lies in one of the ranges, ends included.
 
     >>> inside(np.array([1.0, 2.5, 9.0]), ((0, 2), (8, 9))).tolist()
     [True, False, True]
@@ -76,12 +76,13 @@ def inside(values: NDArray[Any], ranges: Ranges) -> NDArray[np.bool_]:
 
 
 def with_modes(table: Table, ranges: Ranges, seed: int) -> Table:
-    """Training rows drawn from a Gaussian in each range, and a test set even over the target.
+    """Training rows drawn from a Gaussian in each range, and a test set balanced over the target.
 
-    Half of the training rows inside the ranges are kept, so that their targets follow Gaussians
-    with the middle of each range as mean and a quarter of it as standard deviation. Validation
-    rows outside the ranges go: nothing of an unseen target may take part in training. Test rows
-    are thinned to equally many in ten bins between the ends of the first and the last range.
+    Half of the training rows inside the ranges are kept. They are drawn so that targets follow
+    Gaussians, with the middle of each range as the mean and a quarter of its width as the standard
+    deviation. Validation rows outside the ranges are left out, since unseen targets must not affect
+    training. Of the test rows, the same number is kept in each of ten bins, from the start of the
+    first range to the end of the last.
     """
     rng = np.random.default_rng(seed)
     target = table.y[:, 0]
@@ -105,7 +106,7 @@ def _gaussians(values: NDArray[Any], ranges: Ranges) -> NDArray[Any]:
 
 
 def _density(values: NDArray[Any]) -> NDArray[Any]:
-    """How many values there are around each, (n,), at least 1."""
+    """The number of values near each value, (n,), at least 1."""
     counts, edges = np.histogram(values, _DENSITY_BINS)
     places = (np.searchsorted(edges, values, side="right") - 1).clip(0, _DENSITY_BINS - 1)
     around: NDArray[Any] = np.maximum(counts[places], 1)
@@ -118,7 +119,7 @@ def _even(
     span: tuple[float, float],
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Rows with equally many in every bin of the span."""
+    """Random rows, the same number in every bin of the span."""
     edges = np.linspace(*span, TEST_BINS + 1)
     rows = rng.permutation(rows[inside(target[rows], (span,))])
     places = (np.searchsorted(edges, target[rows], side="right") - 1).clip(0, TEST_BINS - 1)

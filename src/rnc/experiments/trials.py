@@ -1,8 +1,8 @@
-"""The trials of a tuning: runs of the store, and what is known of them.
+"""The trials of a tuning: runs of the store, and their validation errors.
 
-OUT/tuning.json has the validation error of every trial, by the key of its run. So a trial is never
-repeated, whichever table or search asks for it, and a trial that was stopped goes on from its
-checkpoint. Nothing here reads a score of the test rows.
+OUT/tuning.json has the validation error of every trial, by the key of its run. So no table or
+search repeats a trial. A trial that was stopped continues from its checkpoint. Nothing here reads a
+score of the test rows.
 """
 
 import json
@@ -21,38 +21,38 @@ TUNING_FILE = "tuning.json"
 
 
 class NotTrained(Exception):
-    """A trial is missing, and nothing is to be trained."""
+    """Raised for a missing trial if training is switched off."""
 
 
 class PlannedTrial(NamedTuple):
-    """A training that a search asks for."""
+    """A trial that a search asks for."""
 
     run: PlannedRun
     label: str
-    """What is tried, for whoever waits."""
+    """The stage and the values, for progress messages."""
     name: str
-    """Of the run in reports, if it is the one that stays."""
+    """The name of the run in reports, if it is kept."""
 
 
 class Trials(Protocol):
-    """What a search asks for the errors of trials."""
+    """The interface from which a search gets the errors of trials."""
 
     def error(self, trial: PlannedTrial) -> float:
-        """The validation error of a trial; infinite where its training diverged."""
+        """The validation error of a trial; infinite if its training diverged."""
 
     def tidy(self, run: PlannedRun) -> None:
-        """Free what a trial left that was not chosen."""
+        """Delete the files of a trial that was not chosen."""
 
 
 class TrialRecords:
-    """The trials below a folder that were trained before, in this call or an earlier one."""
+    """The trials of a store that were trained before, in this call or an earlier one."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.path = store, store.out / TUNING_FILE
         self.entries: dict[str, dict[str, Any]] = _read(self.path) if self.path.exists() else {}
 
     def error(self, run: PlannedRun) -> float | None:
-        """The error of a trial; None of one that was not trained to its end."""
+        """The error of a trial; None for a trial that is not finished."""
         entry = self.entries.get(run_key(run), {})
         if "error" in entry:
             return math.inf if entry["error"] is None else float(entry["error"])
@@ -61,7 +61,7 @@ class TrialRecords:
         return None
 
     def write(self, run: PlannedRun, **changes: Any) -> None:
-        """Change the entry of a trial; None stands for an infinite error."""
+        """Change the entry of a trial and save it; an error of None stands for infinity."""
         self.entries.setdefault(run_key(run), {}).update(changes)
         write_json(self.path, self.entries)
 
@@ -82,13 +82,13 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 
 
 class TrainedTrials:
-    """Trials that are trained when they are asked for.
+    """Trials that are trained when a search asks for them.
 
     Args:
-        records: what was trained before.
+        records: trials that were trained before.
         watch: takes the record of every epoch.
         say: takes a line about every trial that is trained.
-        train: whether to train what is missing; if not, that raises NotTrained.
+        train: whether to train missing trials; if not, they raise NotTrained.
     """
 
     def __init__(self, records: TrialRecords, watch: Watch, say: Say, *, train: bool) -> None:
@@ -96,7 +96,7 @@ class TrainedTrials:
         self.watch, self.say, self.train = watch, say, train
 
     def error(self, trial: PlannedTrial) -> float:
-        """The validation error of a trial, which is trained now unless it was before."""
+        """The validation error of a trial. Trains it if it is not finished."""
         run, found = trial.run, self.records.error(trial.run)
         is_new = found is None
         if found is None:
@@ -111,18 +111,18 @@ class TrainedTrials:
         return found
 
     def tidy(self, run: PlannedRun) -> None:
-        """Delete the folders that a trial made; what was there before it stays."""
+        """Delete the folders that a trial made; folders from before stay."""
         entry = self.records.entries.get(run_key(run), {})
         if entry.get("made_run"):
             self.store.delete(run, encoder=entry["made_encoder"])
-            # A table that trains this run later keeps it.
+            # If a table trains this run later, its folders must not be deleted.
             self.records.write(run, made_run=False, made_encoder=False)
 
     def _finish(self, trial: PlannedTrial) -> float:
         run = trial.run
         if (
             run_key(run) not in self.records.entries
-        ):  # its folders are of this trial, and go with it
+        ):  # remember which folders this trial makes, for `tidy`
             made_encoder = trains_encoder(run) and not self.store.has_encoder(run)
             made_run = not self.store.folder(run).exists()
             self.records.write(run, made_run=made_run, made_encoder=made_encoder)
@@ -136,7 +136,7 @@ class TrainedTrials:
 
 
 class PlannedTrials:
-    """The trials that a search would train, as far as one can tell before it."""
+    """The trials that a search would train, as far as this is known before."""
 
     def __init__(self, records: TrialRecords) -> None:
         self.records = records
@@ -144,7 +144,7 @@ class PlannedTrials:
         self.done: set[str] = set()
 
     def error(self, trial: PlannedTrial) -> float:
-        """The error of a trial that was trained before; another one is noted."""
+        """The error of a finished trial; infinite for any other, which is noted as missing."""
         found, key = self.records.error(trial.run), run_key(trial.run)
         if found is None:
             self.missing[key] = trial.run
@@ -153,4 +153,4 @@ class PlannedTrials:
         return found
 
     def tidy(self, run: PlannedRun) -> None:
-        """Nothing was trained."""
+        """Does nothing, since nothing was trained."""

@@ -1,16 +1,16 @@
-"""Options of every method of a table, chosen on validation as the paper chooses them.
+"""Tuning: chooses options of every method of a table on validation, as the paper does.
 
-The paper searches rate, weight decay and temperature for each method and dataset, and rate and
-weight decay of the predictor of two-stage methods (Appendix F). Here each stage is chosen by
-itself, on the first seed, and the choice holds for all seeds:
+The paper searches rate, weight decay and temperature for each method and dataset, and for the
+predictor of two-stage methods rate and weight decay (Appendix F). Here, each stage is tuned on its
+own with the first seed, and the chosen values apply to all seeds:
 
-    end to end, regularization   lr, weight_decay, and the temperature of the objective if any
-    encoder                      the same, by the error of an exact L1 head on it: so all heads,
-                                 and fine-tuning, share one encoder
+    end to end, regularization   lr, weight_decay, and the temperature if the objective has one
+    encoder                      the same, by the error of an exact L1 head on the encoder, so that
+                                 all heads and fine-tuning share one encoder
     head                         head_lr, head_weight_decay, if it is trained by steps
     fine-tuning                  lr, weight_decay of the fine-tuning, on the chosen encoder
 
-Fields that the caller set are not searched. Trials are runs of the store (`trials.py`).
+Fields that the caller set are not tuned. Trials are runs of the store (`trials.py`).
 """
 
 import dataclasses
@@ -42,13 +42,13 @@ _LAST = {"end2end": "end to end", "regularize": "regularization", "finetune": FI
 
 @dataclass(frozen=True)
 class Tuning:
-    """How to choose on validation before a table is trained."""
+    """How to tune a table on validation before it is trained."""
 
     trials: int | None = None
-    """So many combinations of the grid for each stage, drawn at random, or all if there are fewer;
-    None: one option after another, each with the best of those before."""
+    """Combinations to try for each stage: the untuned one, then random ones of the grid. None: tune
+    one option after the other, each with the best values of the options before."""
     epochs: int | None = None
-    """Of a trial; None: as many as the table has, so that the best trial is the table's own run."""
+    """Epochs of a trial; None: those of the table, so the best trial is the table's own run."""
 
     def __post_init__(self) -> None:
         for name in ("trials", "epochs"):
@@ -59,16 +59,16 @@ class Tuning:
 
 @dataclass(frozen=True, eq=False)
 class TunedStage:
-    """What is chosen together."""
+    """A stage whose options are tuned together."""
 
     name: str
     run: PlannedRun
-    """A trial, with the values that the method has untuned."""
+    """The run of a trial, with the untuned values of the method."""
     grid: TuningGrid
 
     @property
     def untuned(self) -> dict[str, float]:
-        """The values that are tried first."""
+        """The untuned values of the method, which are tried first."""
         config = self.run.config
         rate = config.rate(contrast=self.name == ENCODER)
         return {name: rate if name == "lr" else getattr(config, name) for name in self.grid}
@@ -85,9 +85,9 @@ def tuned_plan(
     show: ShowRecord,
     say: Say,
 ) -> Plan:
-    """The plan with what validation chose for each of its lines.
+    """The plan with the values that validation chose for each line.
 
-    With `train` False, a line whose trials are not all there is left out.
+    With `train` False, lines with missing trials are left out.
     """
     records = TrialRecords(store)
     planned = PlannedTrials(records)
@@ -112,28 +112,28 @@ def tuned_plan(
 
 
 class _Tuner:
-    """Chooses for the stages of runs, in the order in which they are trained."""
+    """Tunes the stages of runs, in the order in which they are trained."""
 
     def __init__(self, setting: Setting, tuning: Tuning, trials: Trials) -> None:
         self.setting, self.tuning, self.trials = setting, tuning, trials
         self.of = Line("", "", (), {})
-        """The line that is tuned now."""
+        """The line that is being tuned."""
 
     def line(self, line: Line) -> Line:
-        """The line with the chosen values in all of its runs."""
+        """The line with the chosen values in all its runs."""
         self.of = line
         runs, chosen = self._all(line.runs)
         return dataclasses.replace(line, runs=runs, chosen=tuple(chosen))
 
     def _all(self, runs: tuple[PlannedRun, ...]) -> tuple[tuple[PlannedRun, ...], list[Chosen]]:
-        """Runs, one per seed, with what was chosen for their stages."""
+        """Runs, one per seed, with the values chosen for all their stages, and the choices."""
         runs, chosen = self._before_last(runs)
         first = runs[0]
         if first.config.scheme in ("probe", "two-stage"):
             name, grid = HEAD, head_grid(first.config, first.table.kind)
         else:
             name, grid = _LAST[first.config.scheme], stage_grid(first.config, first.table.kind)
-        if name == FINETUNING:  # the temperature is the encoder's
+        if name == FINETUNING:  # the temperature belongs to the encoder
             grid = {field: grid[field] for field in ("lr", "weight_decay")}
         if last := self._choose(name, first, grid):
             runs = tuple(with_values(run, last.changes) for run in runs)
@@ -143,7 +143,7 @@ class _Tuner:
     def _before_last(
         self, runs: tuple[PlannedRun, ...]
     ) -> tuple[tuple[PlannedRun, ...], list[Chosen]]:
-        """The same for all stages but the last one."""
+        """Runs with the values chosen for all stages but the last, and the choices."""
         first, config = runs[0], runs[0].config
         if isinstance(first.start, PlannedRun):
             starts = tuple(run.start for run in runs if isinstance(run.start, PlannedRun))
@@ -162,11 +162,11 @@ class _Tuner:
         if found is None:
             return runs, []
         tuned = tuple(with_values(run, found.changes) for run in runs)
-        # A fine-tuning has a rate of its own, so its encoder is that of another run.
+        # Fine-tuning has its own learning rate, so the tuned encoder comes from a separate run.
         return _started(runs, tuned) if config.scheme == "finetune" else tuned, [found]
 
     def _choose(self, name: str, run: PlannedRun, grid: TuningGrid) -> Chosen | None:
-        """What validation chooses for a stage; None where there is nothing to choose."""
+        """The choice on validation for a stage; None if there is nothing to choose."""
         fixed = set(self.setting.given)
         if self.setting.end2end_lr and run.config.scheme in ("end2end", "regularize"):
             fixed.add("lr")
@@ -184,7 +184,7 @@ class _Tuner:
 
 
 class _Search:
-    """The trials of one stage of a line, as they come."""
+    """The trials of one stage of a line so far."""
 
     def __init__(self, tuner: _Tuner, stage: TunedStage) -> None:
         self.trials, self.stage, self.untuned = tuner.trials, stage, stage.untuned
@@ -192,13 +192,13 @@ class _Search:
         line = tuner.of
         self.label = f"{f'{line.method} {line.setting}'.strip()}, {stage.name}"
         self.name = line.method
-        if stage.name == ENCODER:  # its trial has an L1 head, whatever the line has
+        if stage.name == ENCODER:  # its trial has an L1 head, whatever head the line has
             objective = stage.run.config.objective
             self.name = "RnC(L1)" if objective == "rnc" else stage.run.config.objective_spec.title
         self.seen: list[TuningTrial] = []
 
     def error(self, values: TunedValues) -> float:
-        """The error of a trial; of all before it, only the best and the untuned keep a folder."""
+        """The error of a trial. Deletes the folders of all but the best and the untuned trial."""
         label = f"{self.label}: {values_text(values)}"
         error = self.trials.error(PlannedTrial(self._run(values), label, self.name))
         maybe = [values, self.chosen.values] if self.seen else [values]
@@ -210,7 +210,7 @@ class _Search:
 
     @property
     def chosen(self) -> Chosen:
-        """The best so far; of equal ones the first."""
+        """The best trial so far; of equal trials, the first."""
         best = min(self.seen, key=lambda trial: trial.error)
         return Chosen(self.stage.name, best.values, best.error, tuple(self.seen))
 
@@ -219,13 +219,13 @@ class _Search:
         return with_values(self.run, changes)
 
 
-# ------------------------------------------------------------------------------- where to search
+# ---------------------------------------------------------------------------------------- search
 
 
 def one_by_one(
     untuned: TunedValues, grid: TuningGrid, error: Callable[[TunedValues], float]
 ) -> None:
-    """Try the values of one field after another, each with the best of the fields before.
+    """Try the values of one field after the other, with the best values of the fields before.
 
     >>> tried = []
     >>> def error(values):
@@ -248,7 +248,7 @@ def one_by_one(
 
 
 def drawn(untuned: TunedValues, grid: TuningGrid, trials: int, seed: int) -> list[TunedValues]:
-    """Different combinations of a grid in an order by the seed, after the untuned values.
+    """The untuned values, followed by different combinations of the grid in random order.
 
     >>> drawn({"a": 1, "b": 4}, {"a": (1, 2), "b": (4, 5)}, 3, seed=0)
     [{'a': 1, 'b': 4}, {'a': 1, 'b': 5}, {'a': 2, 'b': 5}]
@@ -263,7 +263,7 @@ def drawn(untuned: TunedValues, grid: TuningGrid, trials: int, seed: int) -> lis
 
 
 def encoder_trial(run: PlannedRun) -> PlannedRun:
-    """The run that tells how good the encoder of another is: an exact L1 head on it."""
+    """The run that measures how good the encoder of a run is, by an exact L1 head on it."""
     config = run.config
     plain: Mapping[str, Any] = {
         "scheme": "probe",
@@ -281,7 +281,7 @@ def encoder_trial(run: PlannedRun) -> PlannedRun:
 
 
 def with_values(run: PlannedRun, changes: TunedValues) -> PlannedRun:
-    """A run with other values in its config."""
+    """A run with these values in its config."""
     if not changes:
         return run
     fields: dict[str, Any] = dict(changes)
@@ -289,7 +289,7 @@ def with_values(run: PlannedRun, changes: TunedValues) -> PlannedRun:
 
 
 def shorter(run: PlannedRun, epochs: int | None) -> PlannedRun:
-    """A run, and what it starts from, of so many epochs; its other lengths in proportion."""
+    """A run, and the one it starts from, with at most these epochs; head and warm-up follow."""
     config, start = run.config, run.start
     assert config.epochs is not None
     if epochs is None or epochs >= config.epochs:

@@ -1,4 +1,4 @@
-"""Rows as text: a CSV file of numbers, a table in Markdown, a section of a report."""
+"""Rows as text: a CSV file with the numbers, a Markdown table, a section of a report."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ COLUMNS = (
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """One line per score of a line of the table; values are those of the seeds."""
+    """Write a CSV file with one line per score and line of the table; values has one per seed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -37,7 +37,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
 
 
 def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) -> str:
-    """A section of a report, in Markdown."""
+    """The section of a report about a table, in Markdown."""
     paper = f" Paper: {SOURCES[name]}." if name in SOURCES else ""
     made = ", ".join(words for words in (data, how) if words)
     lines = [f"## {name}: {plan.title}", "", f"{made}.{paper} {plan.about}".rstrip(), ""]
@@ -45,7 +45,7 @@ def section(name: str, plan: Plan, rows: Sequence[Row], *, data: str, how: str) 
 
 
 def _tuning(name: str, plan: Plan) -> list[str]:
-    """What validation chose, below the table; nothing where nothing was chosen."""
+    """The lines about the tuning, which follow the table; none if nothing was tuned."""
     if not any(line.chosen for line in plan.lines):
         return []
     seed = plan.runs[0].config.seed
@@ -57,12 +57,12 @@ def _tuning(name: str, plan: Plan) -> list[str]:
 
 
 def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
-    """The lines of a Markdown table: a column per score, and beside it the paper's if it has any.
+    """The lines of a Markdown table: a column per score, and next to it the paper's if it has any.
 
     Args:
         rows: the numbers.
-        grouped: a heading for each setting instead of a column of them, and below it the lines by
-            their first score, lowest first.
+        grouped: whether each setting has a heading instead of a cell in a column. The lines below a
+            heading are sorted by their first score, lowest first.
     """
     if not rows:
         return []
@@ -92,7 +92,7 @@ def table(rows: Sequence[Row], *, grouped: bool = False) -> list[str]:
 def _by_first_score(
     labels: Sequence[tuple[str, str]], cells: dict[tuple[str, str, str], Row], score: str
 ) -> list[tuple[str, str]]:
-    """Labels by setting, in the order in which those appear, and then by their mean score."""
+    """Labels sorted by setting, in order of first appearance, and then by mean score."""
     settings = list(dict.fromkeys(setting for _, setting in labels))
 
     def place(label: tuple[str, str]) -> tuple[int, float]:
@@ -103,7 +103,7 @@ def _by_first_score(
 
 
 def _cells(row: Row | None, *, paper: bool) -> list[str]:
-    """Ours, and the paper's where the column has one."""
+    """The cell of our number, and that of the paper's if the column has one."""
     ours = "" if row is None else _ours(row)
     if not paper:
         return [ours]
@@ -114,7 +114,7 @@ def _cells(row: Row | None, *, paper: bool) -> list[str]:
 
 
 def _ours(row: Row) -> str:
-    """Mean and spread of a row, and its interval."""
+    """Mean, standard deviation and interval of a row."""
     middle, spread = summary(row.values)
     if middle is not None and row.score in COUNTS:
         return f"{middle:.0f}"
@@ -123,14 +123,14 @@ def _ours(row: Row) -> str:
 
 
 def _between(interval: Interval | None) -> str:
-    """An interval in brackets; nothing where there is none."""
+    """An interval in brackets; an empty text without one."""
     if interval is None:
         return ""
     return f" ({with_spread(interval.low, None, 3)} to {with_spread(interval.high, None, 3)})"
 
 
 def seed_table(rows: Sequence[Row]) -> list[list[str]]:
-    """The cells of a table with a line per method and seed, and one for the mean of several seeds.
+    """The cells of a table: a line per method and seed, and one for the mean over several seeds.
 
     >>> seed_table([Row("L1", "", "MAE", (2.0, 3.0)), Row("L1", "", "R2", (0.5, 0.5))])
     [['L1', '0', '2.000', '0.500'], ['L1', '1', '3.000', '0.500'], \
@@ -148,7 +148,7 @@ def seed_table(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def summary(values: Sequence[float]) -> tuple[float | None, float | None]:
-    """Mean and standard deviation; None where there are too few values."""
+    """Mean and standard deviation; None for too few values."""
     if not values:
         return None, None
     return mean(values), stdev(values) if len(values) > 1 else None
