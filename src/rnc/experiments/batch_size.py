@@ -1,7 +1,7 @@
-"""A study of batch sizes: what small ones cost, and what a queue or gradient caching gives back.
+"""A study of batch sizes: how much small batches lose, and whether a queue or caching helps.
 
-It is no table of the paper. All lines see as many samples: smaller batches make more updates, at a
-rate that falls with the square root of their size.
+The paper has no such table. All lines see about the same number of samples, so smaller batches make
+more updates. The learning rate is proportional to the square root of the batch size.
 """
 
 import math
@@ -18,7 +18,7 @@ SMALL_BATCH_FIELDS = ("queue", "chunk")
 
 
 def batch_size(setting: Setting) -> Plan:
-    """RnC by the samples that are in memory at a time, alone, with a queue, and cached."""
+    """RnC by the number of samples in memory: alone, with a queue, with gradient caching."""
     table = setting.data.table
     rows = table.sizes.encoder
     sizes = batch_sizes(rows)
@@ -62,7 +62,7 @@ def batch_size(setting: Setting) -> Plan:
 
 
 def batch_sizes(rows: int) -> list[int]:
-    """Powers of two from 8 to 512, of which an epoch has at least two batches.
+    """The powers of two from 8 to 512 that give at least two batches per epoch.
 
     >>> batch_sizes(12_208), batch_sizes(100), batch_sizes(20)
     ([8, 16, 32, 64, 128, 256, 512], [8, 16, 32], [8])
@@ -72,9 +72,9 @@ def batch_sizes(rows: int) -> list[int]:
 
 
 def schedule(base: FitConfig, rows: int, size: int) -> dict[str, Any]:
-    """Batch size, rate and epochs that see as many samples as those of `base`.
+    """A batch size, with the rate and the epochs that see about as many samples as `base`.
 
-    An epoch leaves out the samples that do not fill a batch, which further epochs make up for.
+    An epoch leaves out samples that do not fill a batch. More epochs make up for them.
 
     >>> base = FitConfig(batch_size=64, epochs=12, lr=0.002)
     >>> schedule(base, 1257, 64), schedule(base, 1257, 512)["epochs"]
@@ -88,5 +88,5 @@ def schedule(base: FitConfig, rows: int, size: int) -> dict[str, Any]:
 
 
 def in_memory(size: int) -> str:
-    """The setting of a line."""
+    """The text in the column "setting" of a line."""
     return f"{size} in memory"

@@ -1,9 +1,9 @@
-"""All methods on the same data, encoder, augmentation, epochs and rate, as the paper's Table 3.
+"""All methods of the paper's Table 3 with the same data, encoder, augmentation, epochs and rate.
 
     rnc compare
 
-trains on the digits of the demo, which are turned by known angles: the angle is the target. The
-paper's own columns of that table are `rnc reproduce sota`.
+trains on the digits of the demo, which are turned by known angles; the angle is the target. To
+reproduce the paper's own table, use `rnc reproduce sota`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,27 +40,27 @@ REGRESSION = "Regression learning (end to end)"
 
 @dataclass(frozen=True)
 class Method:
-    """A method: what it is called, and what it changes in the common config."""
+    """A method: its name, and its changes to the common config."""
 
     name: str
     changes: Mapping[str, Any]
     objective: PairLoss | None = None
-    """A loss of your own: features (n, v, d) and targets (n, t) -> a number."""
+    """A loss of your own, which takes features (n, v, d) and targets (n, t)."""
     one_target: bool = False
-    """Whether it needs data with one target."""
+    """Whether the method needs data with a single target."""
 
     @property
     def learns_representation(self) -> bool:
-        """Whether an objective trains its encoder, which is then probed or fine-tuned."""
+        """Whether an objective trains the encoder, which is then probed or fine-tuned."""
         return "scheme" not in self.changes
 
     def runs(self, setting: Setting, scheme: str = "probe") -> tuple[PlannedRun, ...]:
-        """Its runs, one per seed; the scheme is one for what learns a representation."""
+        """Its runs, one per seed; `scheme` is used if the method learns a representation."""
         own = None if self.objective is None else OwnObjective(self.name, self.objective)
         return setting.runs(own=own, **{"scheme": scheme, **self.changes})
 
 
-_VIEWS = {"views": None}  # two, and of fine-tuning as many as the preset has
+_VIEWS = {"views": None}  # two while the objective trains; the preset chooses for fine-tuning
 METHODS = (
     Method("SimCLR", {"objective": "simclr", **_VIEWS}),
     Method("DINO", {"objective": "dino", **_VIEWS}),
@@ -79,7 +79,7 @@ METHODS = (
 
 
 def methods_named(names: Sequence[str]) -> Sequence[Method]:
-    """Those of METHODS with these names, in their order; all of them if none is named."""
+    """The METHODS with these names, in the order of METHODS; all of them for no names."""
     known = [method.name for method in METHODS]
     if unknown := [name for name in names if name not in known]:
         raise ValueError(
@@ -104,23 +104,25 @@ def compare(
     track: Sequence[str] = (),
     say: Say = print,
 ) -> list[Row]:
-    """The rows of a comparison; a method that learns a representation is probed and fine-tuned.
+    """The rows of a comparison. Methods that learn a representation are probed and fine-tuned.
 
-    Writes OUT/comparison.csv and OUT/comparison.md. Runs below `out` that an earlier call finished
-    are not trained again, except those by an objective of your own: it may have changed.
+    Writes OUT/comparison.csv and OUT/comparison.md. Runs that an earlier call finished below `out`
+    are not trained again, except those of your own objective, since it may have changed.
 
     Args:
         data: a table, `Data`, or "digits" for the demo.
         out: the folder of runs, encoders and the table.
-        methods: what to compare; those that the targets do not allow are left out.
-        seeds: how often to train each.
-        preset: paper: its epochs and optimizer; quick: a first look.
-        epochs: of the encoder, of end-to-end training and of fine-tuning.
-        fit: further fields of FitConfig, for all methods that have a use for them.
-        end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
+        methods: the methods; those that need one target, or cannot weigh samples, are left out if
+            the data do not fit.
+        seeds: number of trainings of each method.
+        preset: best: our recipe; paper: the paper's epochs and optimizer; quick: a first look.
+        epochs: of the encoder and of end-to-end training. Fine-tuning has the same number on the
+            digits; otherwise its epochs change in proportion.
+        fit: further fields of FitConfig, for all methods that use them.
+        end2end_lr: learning rate of end-to-end training, if it differs from that of encoders.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
-        track: names of trackers that get the records of each run, too.
+        track: names of trackers that also get the records of each run.
         say: takes lines of text.
     """
     chosen = chosen_data(data)
@@ -142,7 +144,7 @@ def compare(
 
 
 def _weighing(methods: Sequence[Method], setting: Setting, say: Say) -> list[Method]:
-    """The methods that have a place for the weights of the rows."""
+    """The methods that can weigh samples; `say` is told about the others."""
     able = []
     for method in methods:
         unable = weightless(method.runs(setting)[0].config)
@@ -154,17 +156,18 @@ def _weighing(methods: Sequence[Method], setting: Setting, say: Say) -> list[Met
 
 
 def _on_digits(epochs: int | None) -> dict[str, Any]:
-    """What all methods have in common on the digits, beside the settings of the demo.
+    """Fields that all methods share on the digits, in addition to those of the demo.
 
-    SimCLR and DINO need views that differ by more than brightness: crops are on, and mirror images
-    stay off, since they would turn the angle. Fine-tuning is as long as the first training.
+    SimCLR and DINO need views that differ by more than brightness, so crops are on. Mirror images
+    stay off, since they would change the angle. With preset quick, or with `epochs`, fine-tuning is
+    as long as the training of the encoder.
     """
     shorter = {} if epochs is None else {"head_epochs": epochs}
     return {"crop": True, "grayscale": True, "prototypes": 256, "head_epochs": 12} | shorter
 
 
 def comparison_plan(setting: Setting, methods: Sequence[Method] = METHODS) -> Plan:
-    """The plan of a comparison."""
+    """The plan of a comparison: two lines for each method with a representation, else one."""
     columns = {
         **scores.errors_and_r2(setting.base.label_distance),
         "Spearman": scores.spearman,

@@ -1,10 +1,10 @@
-"""The demos: data whose targets are known, learned with L1 and with RnC.
+"""The demos: data with known targets, learned with L1 and with RnC.
 
-digits    real digits, turned by known angles; which digit it is does not matter for the angle
-volumes   balls of known radii in noise; which scanner took them does not matter for the radius
+digits    real digits, turned by known angles; the angle does not depend on the digit
+volumes   balls of known radii in noise; the radius does not depend on the scanner
 
-What does not matter takes the place of the paper's webcams, which a representation that follows the
-target need not keep.
+The digit and the scanner play the role of the webcam in the paper: a representation that follows
+the target does not need them.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from rnc.training.record import ShowRecord
 
 
 def demo_plan(setting: Setting) -> Plan:
-    """The same small encoder, epochs and learning rate for both methods, and no augmentation."""
+    """L1 and RnC with the same small encoder, epochs and learning rate, and no augmentation."""
     nuisance, unit = setting.data.nuisance or "", _UNITS[setting.data.name]
     columns = {
         f"MAE ({unit})": scores.error,
@@ -57,7 +57,7 @@ def run_demo(
     show: ShowRecord,
     say: Say,
 ) -> list[Row]:
-    """The scores of both methods, and a report of all seeds in OUT/report.html."""
+    """The scores of both methods. Writes a report of all seeds to OUT/report.html."""
     data = DEMOS[kind]()
     setting = Setting(data, base_config(data, "quick", epochs, {}), seeds)
     store = Store(out, command=command)

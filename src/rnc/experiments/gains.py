@@ -1,7 +1,7 @@
-"""Gains as the paper prints them: how much better a line is than its baseline; above 0 is better.
+"""Gains as in the paper: how much better a line is than its baseline. Above 0 is better.
 
-with_gains           RnC(X) against X in the same setting: the green numbers
-with_average         these, the error in percent, and its mean over the heads: Section 5.1
+with_gains           RnC(X) against X in the same setting: the green numbers of the paper
+with_average         also the reductions of the error in percent, and their mean: Section 5.1
 with_best_other      RnC(L1) against the best of all other lines: the last line of Table 3
 """
 
@@ -18,12 +18,12 @@ BEST_OTHER = "RnC(L1), gain on the best other"
 
 
 def gain_name(score: str) -> str:
-    """The column of the gains in a score."""
+    """The name of the column with the gains in a score."""
     return f"gain in {score}"
 
 
 def with_gains(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
-    """The rows, and behind each one of RnC(X) its gain on that of X."""
+    """The rows; after each row of RnC(X) follows its gain over X."""
     found = _Scores(rows, outcomes)
     complete = []
     for row in rows:
@@ -35,12 +35,12 @@ def with_gains(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def with_average(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
-    """The gains, by how many percent the error is lower, and the mean of that over the heads."""
+    """The rows with gains, reductions of the error in percent, and their mean over the heads."""
     found = _Scores(rows, outcomes)
     pairs = [(row, found.baseline(row)) for row in rows if row.score in (MAE, ANGULAR)]
     parts = [found.reduction(row, base) for row, base in pairs if base is not None]
     complete = [*with_gains(rows, outcomes), *parts]
-    if len(parts) < 2 or len({len(part.values) for part in parts}) > 1:  # a training diverged
+    if len(parts) < 2 or len({len(part.values) for part in parts}) > 1:  # a run diverged
         return complete
     values = tuple(fmean(of_seed) for of_seed in zip(*(p.values for p in parts), strict=True))
     known = [part.paper for part in parts if part.paper is not None]
@@ -49,9 +49,9 @@ def with_average(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
 
 
 def with_best_other(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
-    """The rows, and the gain of RnC(L1) on the line whose error is lowest without it.
+    """The rows, and the gain of RnC(L1) over the best other line, that with the lowest error.
 
-    Ours and the paper's may be gains on different lines: each is on the best one of its own.
+    Our best other line and the paper's may be different ones: each gain is over its own best line.
     """
     found = _Scores(rows, outcomes)
     ours = next((row for row in rows if row.method == RNC and row.values), None)
@@ -67,7 +67,7 @@ def with_best_other(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Ro
 
 
 class _Scores:
-    """The rows of a table, and which seeds their values are of."""
+    """The rows of a table, and the seeds of their values."""
 
     def __init__(self, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
         self.rows = {(row.method, row.setting, row.score): row for row in rows}
@@ -77,23 +77,23 @@ class _Scores:
         }
 
     def baseline(self, row: Row) -> Row | None:
-        """The row of X for one of RnC(X); None for all others."""
+        """The row of X for a row of RnC(X); None for any other row."""
         if not row.method.startswith("RnC(") or not row.method.endswith(")"):
             return None
         return self.rows.get((row.method[4:-1], row.setting, row.score))
 
     def gain(self, row: Row, base: Row, method: str, setting: str) -> Row:
-        """How much better a row is than another one, over the seeds that both have."""
+        """How much better a row is than `base`, for the seeds that both have."""
         sign = -1 if row.score == R2 else 1
         ours, theirs = self._by_seed(row), self._by_seed(base)
         values = tuple(sign * (theirs[seed] - ours[seed]) for seed in ours if seed in theirs)
         paper = None
         if row.paper is not None and base.paper is not None:
-            paper = round(sign * (base.paper - row.paper), 6)  # both have three digits
+            paper = round(sign * (base.paper - row.paper), 6)  # without rounding errors
         return Row(method, setting, gain_name(row.score), values, paper)
 
     def reduction(self, row: Row, base: Row) -> Row:
-        """By how many percent an error is lower than another one."""
+        """The reduction of an error from `base` in percent."""
         ours, theirs = self._by_seed(row), self._by_seed(base)
         values = tuple(_percent(ours[seed], theirs[seed]) for seed in ours if seed in theirs)
         has_paper = row.paper is not None and base.paper is not None

@@ -1,4 +1,4 @@
-"""Lines that many tables have."""
+"""Lines that several tables use."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def line_of(setting: Setting, method: str, runs: tuple[PlannedRun, ...], how: st
 
 
 def l1_and_rnc(setting: Setting, columns: Any = None, how: str = "", **changes: Any) -> list[Line]:
-    """The two lines of most figures; with preset best, both end with the head of that preset."""
+    """Lines of L1 and RnC. With preset best, L1 has two stages, so both get a solved head."""
     columns = columns or scores.errors_and_r2(setting.base.label_distance)
     scheme = "two-stage" if setting.base.preset == "best" else "end2end"
     return [

@@ -1,7 +1,7 @@
-"""How much the errors of methods differ on the same test samples, with intervals.
+"""Differences between the errors of methods on the same test samples, with intervals.
 
-An interval says what other test samples and other seeds could have shown: both are drawn again.
-Where the table says which samples belong together, as those of a person, whole groups are drawn.
+The intervals say how much the result depends on the choice of test samples and seeds: the bootstrap
+draws both. If the table has groups of samples, such as those of one person, it draws whole groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ from rnc.run.predictions import Predictions
 
 
 def difference_name(baseline: str) -> str:
-    """The column of differences to a baseline."""
+    """The name of the column with differences to a baseline."""
     return f"% to {baseline}"
 
 
 def with_differences(baseline: str) -> Derive:
-    """What adds intervals to the errors, and a row of differences to every line but the baseline's.
+    """A function that adds intervals to errors, and differences to all lines but the baseline's.
 
-    A difference is in percent of the baseline's error in the same setting, over the seeds that both
+    A difference is in percent of the baseline's error in the same setting, for the seeds that both
     have.
     """
 
@@ -48,9 +48,9 @@ def with_differences(baseline: str) -> Derive:
 
 
 def sample_errors(finished: Finished) -> Columns:
-    """The error of every test sample, (n,), whose mean is that of `scores.error`.
+    """The error of every test sample, (n,); their mean is `scores.error`.
 
-    Where samples have weights, it is the error times the weight over the mean weight.
+    If samples have weights, it is the error times the weight, divided by the mean weight.
     """
     predictions = _predictions(finished)
     if finished.planned.config.label_distance != "angular":
@@ -71,7 +71,7 @@ def _by_seed(finished: Sequence[Finished]) -> dict[int, Columns]:
 
 
 def _groups(outcomes: Sequence[Outcome]) -> NDArray[Any] | None:
-    """Which test samples belong together, (n,): those of all runs are the same."""
+    """The group of every test sample, (n,), which is the same for all runs; None without groups."""
     tables = [one.planned.table for outcome in outcomes for one in outcome.finished]
     if not tables or tables[0].group is None:
         return None

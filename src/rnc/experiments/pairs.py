@@ -1,7 +1,8 @@
-"""A toy batch, and which pairs of it are positive and which negative: the paper's Figure 2.
+"""A toy batch, and its positive and negative pairs for an anchor: the paper's Figure 2.
 
-A pair of an anchor and any other sample is a positive one. Its negatives are the samples whose
-labels are further from the anchor's: with the positive sample they make the denominator.
+An anchor makes a positive pair with each other sample. The negatives of the pair are the other
+samples whose labels are at least as far from the anchor's. Together with the positive sample they
+form the denominator.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from rnc.loss.equation import pair_losses
 from rnc.loss.pairwise import Pairwise, distances_of
 
 TOY_SHARES = (2 / 7, 3 / 7, 0.0, 1.0)
-"""Where the paper's 20, 30, 0 and 70 years lie between the ends; the first is the anchor."""
+"""The paper's 20 (the anchor), 30, 0 and 70 years, scaled to the range 0..1."""
 DISTANCE, NEGATIVES, ALIKE = "label distance", "negatives", "loss if all features were alike"
 
 
@@ -24,13 +25,13 @@ class RankedPair(NamedTuple):
     """A positive pair of the anchor."""
 
     positive: int
-    """Place in the batch."""
+    """Index of the positive sample in the batch."""
     distance: float
-    """Between the labels."""
+    """Distance between the labels of the pair."""
     negatives: tuple[int, ...]
-    """The rest of the denominator, nearest first: all that are as far as the positive or more."""
+    """The rest of the denominator, nearest first: all at least as far as the positive sample."""
     alike: float
-    """The loss of the pair where all features are alike: log of the denominator's samples."""
+    """The loss of the pair if all features are equal: log of the size of the denominator."""
 
 
 def ranked_pairs(
@@ -54,12 +55,12 @@ def ranked_pairs(
 
 
 def toy_batch(table: Table) -> NDArray[np.int64]:
-    """Training rows whose first targets lie as those of the paper's example; the anchor first."""
+    """Training rows whose first targets are placed like the paper's example, the anchor first."""
     return rows_at(table, TOY_SHARES)
 
 
 def rows_at(table: Table, shares: tuple[float, ...]) -> NDArray[np.int64]:
-    """Training rows, each once, with targets at shares from the 1st to the 99th percentile."""
+    """Different training rows with targets near these shares of the 1st to 99th percentile."""
     rows = table.rows("train")
     target = table.y[rows, 0]
     low, high = np.quantile(target, (0.01, 0.99))
@@ -83,7 +84,7 @@ def label_text(target: NDArray[Any]) -> str:
 
 
 def pair_rows(setting: Setting) -> list[Row]:
-    """The pairs of the toy batch as rows of a table."""
+    """The positive pairs of the toy batch as rows of a table."""
     table = setting.data.table
     labels = table.y[toy_batch(table)]
     anchor = f"anchor {label_text(labels[0])}"

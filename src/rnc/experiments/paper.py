@@ -1,4 +1,4 @@
-"""reproduce: from the name of a result of the paper to its table."""
+"""reproduce: trains the runs of a result of the paper, and writes its table."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ from rnc.training.record import ShowRecord
 
 EVERY_RESULT = "all"
 STUDIES: dict[str, MakePlan] = {"recipe": recipe, "batch-size": batch_size}
-"""Results that the paper does not have."""
+"""Our own studies, which are not in the paper."""
 OWN_PRESETS = ("recipe",)
-"""Studies whose lines have presets of their own."""
+"""Studies whose lines choose their presets themselves."""
 SEEDS: dict[str, int] = {"best": 3, "paper": 3, "quick": 1}
 STD_SEEDS: dict[str, int] = {"best": 5, "paper": 5, "quick": 3}
-"""For `std`: a spread needs more seeds."""
+"""Seeds of `std`, since a standard deviation needs more of them."""
 
 
 def reproduce(
@@ -51,32 +51,33 @@ def reproduce(
     track: Sequence[str] = (),
     say: Say = print,
 ) -> list[Row]:
-    """The rows of a result of the paper, from runs below `out`, of which only missing ones train.
+    """The rows of a result of the paper. Trains only runs that are missing below `out`.
 
-    Writes OUT/NAME.csv, OUT/NAME.md and for a figure OUT/NAME.png (extra: figures), and
-    OUT/report.md of all results so far. With "all", results that do not apply to the data are left
-    out, and `say` is told why.
+    Writes OUT/NAME.csv, OUT/NAME.md, OUT/report.md with all results so far and, if the result has a
+    picture, OUT/NAME.png and OUT/NAME.svg (extra: figures). With "all", results that do not apply
+    to the data are left out, and `say` gets the reason.
 
     Args:
-        name: a key of RESULTS, or "all" of them; or "recipe" or "batch-size", studies that are
-            not the paper's.
+        name: a key of RESULTS, or "all" of them; or one of our own studies, "recipe" or
+            "batch-size".
         data: a table, `Data`, or "digits" for the demo.
         out: the folder of runs, encoders and tables.
-        seeds: how often to train; by default 3, for std 5 (preset quick: 1, and 3).
-        preset: best: our recipe; paper: its epochs and optimizer; quick: a first look. The lines
-            of "recipe" have their own.
-        epochs: of encoders and end-to-end training; those of heads and fine-tuning follow.
-        fit: further fields of FitConfig, for all runs that have a use for them.
-        end2end_lr: learning rate of end-to-end training, where `fit` has one for encoders.
+        seeds: number of seeds; by default 3, and 5 for std (preset quick: 1 and 3).
+        preset: best: our recipe; paper: the paper's epochs and optimizer; quick: a first look. The
+            lines of "recipe" choose theirs.
+        epochs: of encoders and end-to-end training; those of heads and fine-tuning change in
+            proportion.
+        fit: further fields of FitConfig, for all runs that use them.
+        end2end_lr: learning rate of end-to-end training, if it differs from that of encoders.
         methods: which methods of the table to train; all by default.
-        tune: choose rate, weight decay and temperature of each method on validation first, from the
-            paper's grid; fields of `fit` stay as they are. OUT/NAME-tuning.csv has all trials.
-        train: whether to train what is missing; if not, the table has what is finished.
-        map_method: of the maps of "spurious" and "maps": pca, tsne or umap; by default umap if it
-            is installed.
+        tune: first choose rate, weight decay and temperature of each method on validation, from the
+            paper's grid. Fields in `fit` are not tuned. OUT/NAME-tuning.csv has all trials.
+        train: whether to train missing runs; if not, the table only has finished runs.
+        map_method: pca, tsne or umap, for the maps of "spurious" and "maps"; by default umap if it
+            is installed, else tsne.
         command: what the user typed, for the reports of the runs.
         show: takes the record of every epoch that is trained.
-        track: names of trackers that get the records of each run, too.
+        track: names of trackers that also get the records of each run.
         say: takes lines of text: cost, progress, the table.
 
     >>> reproduce("mian", "digits", "out")
@@ -123,7 +124,7 @@ you mean 'main'?
 
 
 def result_names(name: str) -> list[str]:
-    """The results that a name stands for; raises for a name that is none."""
+    """The results that a name stands for; raises for an unknown name."""
     if name == EVERY_RESULT:
         return list(RESULTS)
     known = [*RESULTS, *STUDIES]
@@ -136,7 +137,7 @@ def result_names(name: str) -> list[str]:
 
 
 def _only(plan: Plan, methods: Sequence[str]) -> Plan:
-    """The plan with the lines of some methods; of all if none is named."""
+    """The plan with only the lines of these methods; all lines if `methods` is empty."""
     known = list(dict.fromkeys(line.method for line in plan.lines))
     if unknown := [method for method in methods if method not in known]:
         raise ValueError(
@@ -148,7 +149,7 @@ def _only(plan: Plan, methods: Sequence[str]) -> Plan:
 
 
 def _finished(plan: Plan, store: Store) -> Plan:
-    """The plan with those of its runs that are finished, and without lines that have none."""
+    """The plan with its finished runs only; lines without a finished run are dropped."""
     lines = []
     for line in plan.lines:
         if runs := tuple(run for run in line.runs if store.is_finished(run)):
@@ -159,7 +160,7 @@ def _finished(plan: Plan, store: Store) -> Plan:
 
 
 def _join(out: Path) -> None:
-    """report.md: the sections of all results so far, in the order of the paper."""
+    """Write report.md: the sections of all results so far, in the order of RESULTS and STUDIES."""
     parts = [out / f"{name}.md" for name in (*RESULTS, *STUDIES)]
     texts = [part.read_text(encoding="utf-8") for part in parts if part.exists()]
     write_text(out / "report.md", "# Results of the paper, reproduced\n\n" + "\n".join(texts))

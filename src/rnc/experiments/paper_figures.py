@@ -1,4 +1,4 @@
-"""The figures of the paper by name: a function from a setting to a plan, as in results.py."""
+"""The figures of the paper by name. As in results.py, a function makes a plan of a setting."""
 
 import dataclasses
 from functools import partial
@@ -24,11 +24,11 @@ FEW_LABELS = (1.0, 0.2, 0.05)
 """Shares of the training rows with preset best."""
 IMDB_SIZES = (32_000, 16_000, 8_000, 4_000, 2_000)
 MOST_MAPPED = 10
-"""Values of a column that are drawn, each in a colour of its own."""
+"""The largest number of values of a column in a map; each has its own colour."""
 
 
 def corruptions(setting: Setting) -> Plan:
-    """Error on corrupted test images, by severity."""
+    """The error on corrupted test images, by severity."""
     data = setting.data
     table = data.table if data.large is None else data.large
     side = min(table.x.shape[2:]) if table.kind == "image" else 0
@@ -49,7 +49,7 @@ def corruptions(setting: Setting) -> Plan:
 
 
 def reduced_data(setting: Setting) -> Plan:
-    """Error with fewer training rows."""
+    """The error with fewer training rows."""
     table = setting.data.table
     rows, is_best = len(table.rows("train")), setting.base.preset == "best"
     sizes = [max(1, round(s * rows)) for s in (FEW_LABELS if is_best else SHARES)]
@@ -65,7 +65,7 @@ def reduced_data(setting: Setting) -> Plan:
 
 
 def spurious(setting: Setting) -> Plan:
-    """Whether features keep what the target does not need."""
+    """Whether features encode a column that the target does not depend on."""
     column, table = setting.data.nuisance, setting.data.table
     if column is None or column not in table.subgroup:
         have = ", ".join(table.subgroup) or "none"
@@ -91,9 +91,9 @@ def spurious(setting: Setting) -> Plan:
 
 
 def _map_only(table: Table, column: str, chosen: tuple[str, ...]) -> MapOnly | None:
-    """Which values of a column are drawn: those chosen, or the ten that most test samples have.
+    """The values of a column in a map: the chosen ones, or the ten most frequent in the test split.
 
-    None where all are: up to ten, or more numbers than make groups.
+    None, for all values, if there are at most ten, or if they are floats or many whole numbers.
     """
     values = np.asarray(table.subgroup[column])
     texts, counts = np.unique(values[table.rows("test")].astype(str), return_counts=True)
@@ -111,7 +111,7 @@ def _map_only(table: Table, column: str, chosen: tuple[str, ...]) -> MapOnly | N
 
 
 def _mapped(only: MapOnly | None) -> str:
-    """What the picture shows, in words."""
+    """A sentence about the values that the map shows."""
     if only is None:
         return "The paper shows a map of 10 cameras; ours has all values."
     return f"The map has the values {', '.join(only.values)} only; training and scores have all."
@@ -133,7 +133,7 @@ def maps(setting: Setting) -> Plan:
 
 
 def pairs(setting: Setting) -> Plan:
-    """A toy batch, and how the loss ranks it."""
+    """A toy batch, and how the loss ranks its samples."""
     return Plan(
         "Positive and negative pairs of an anchor",
         "Four training samples whose targets lie as the paper's 20 (the anchor), 30, 0 and 70 "
@@ -146,7 +146,7 @@ def pairs(setting: Setting) -> Plan:
 
 
 def views(setting: Setting) -> Plan:
-    """Samples as they are, and augmented."""
+    """Samples without augmentation, and augmented."""
     if setting.data.table.kind == "table":
         raise DoesNotApply(
             f"views draws images and signals; the rows of {setting.data.name} are columns of "

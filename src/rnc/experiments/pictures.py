@@ -1,6 +1,6 @@
-"""The pictures of the paper from finished runs: a function per picture, by the name of its plan.
+"""The pictures of the paper from finished runs: a function per picture, by the key in its plan.
 
-They need matplotlib (extra: figures), so that only `run.py` imports this file, when it is needed.
+They need matplotlib (extra: figures). So only `run.py` imports this file, and only to draw.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ from rnc.run.groups import natural_key
 from rnc.run.thumbnails import thumbnails
 
 SIMILARITY_POINTS = 2000
-"""Of the paper's Figure 3."""
+"""Samples in the matrices of the paper's Figure 3."""
 VIEW_SHARES = (0.0, 1 / 3, 2 / 3, 1.0)
-"""Which samples are shown with their views, by their place in the range of the target."""
+"""The samples that are shown with their views, by their position in the range of the target."""
 _GREEN, _RED, _GREY = "#2e7d32", "#b0413e", "#8a8f98"
 
 
 class Material(NamedTuple):
-    """What a picture is made of."""
+    """The plan, its results and its setting, from which a picture is drawn."""
 
     plan: Plan
     rows: Sequence[Row]
@@ -47,12 +47,12 @@ class Material(NamedTuple):
 
     @property
     def first_runs(self) -> list[tuple[str, Finished]]:
-        """The run of the first seed of every line, with its method."""
+        """The first finished run of every line, with its method."""
         return [(line.method, found[0]) for line, found in self.outcomes if found]
 
 
 def draw_picture(name: str, material: Material, path: Path) -> list[Path]:
-    """Draw a picture by its name; the files, PATH.png and PATH.svg."""
+    """Draw a picture by its name; returns the files, PATH.png and PATH.svg."""
     with mpl.rc_context(STYLE):
         return plates.write_plate(PICTURES[name](material), path)
 
@@ -79,7 +79,7 @@ def draw_target_maps(material: Material) -> Drawing:
 
 
 def draw_spurious_maps(material: Material) -> Drawing:
-    """Figure 6: a row per method; its features by the target, and by what they should not keep."""
+    """Figure 6: a row per method, its features coloured by the target and the spurious column."""
     runs, column = material.first_runs, material.setting.data.nuisance
     assert column is not None
     drawing, axes = plates.sheet(len(runs), 2, side=2.4, wide=1.35)
@@ -108,7 +108,7 @@ def draw_spurious_maps(material: Material) -> Drawing:
 
 
 class DrawnMap(NamedTuple):
-    """A map of features, as the analysis of a run left it."""
+    """A map of features, read from the analysis of a run."""
 
     rows: NDArray[np.int64]
     points: Columns
@@ -123,7 +123,7 @@ def _map_of(run: RunFolder) -> DrawnMap | None:
 
 
 def _with_method(method: str, run: RunFolder) -> str:
-    """A method, and how its map was made."""
+    """The name of a method, and the method of its map."""
     if not run.has_analysis("map"):
         return method
     return f"{method}, {MAP_TITLES[run.analysis('map').content['method']]}"
@@ -141,7 +141,7 @@ def _target_limits(runs: Sequence[RunFolder]) -> tuple[float, float]:
 def _classes(
     runs: Sequence[RunFolder], maps: Sequence[DrawnMap | None], column: str
 ) -> tuple[list[str], tuple[float, float]]:
-    """The values of a column in all maps; none, and its limits, where they are many numbers."""
+    """The values of a column in all maps; if there are too many, no values, but their limits."""
     shown = [
         run.subgroups[column][found.rows]
         for run, found in zip(runs, maps, strict=True)
@@ -157,7 +157,7 @@ def _classes(
 
 
 def draw_matrices(material: Material) -> Drawing:
-    """Figure 3: similarities of up to 2,000 samples, sorted by the target."""
+    """Figure 3: similarity matrices of up to 2,000 samples, sorted by the target."""
     runs = material.first_runs
     drawing, axes = plates.sheet(1, len(runs), side=3.0, wide=1.15)
     for ax, (method, finished) in zip(axes[0], runs, strict=True):
@@ -205,7 +205,7 @@ def draw_batches(material: Material) -> Drawing:
 def _draw_by_size(
     material: Material, size_of: Callable[[Line, Sequence[Finished]], int], title: str
 ) -> Drawing:
-    """A curve per method of the error by a size of each line."""
+    """Curves of the error by a size of each line, one per method."""
     drawing, axes = plates.sheet(1, 1, side=2.6, wide=1.35)
     ax, error = axes[0][0], _error_name(material.setting)
     cells = {(row.method, row.setting): row for row in material.rows if row.score == error}
@@ -236,7 +236,7 @@ def _error_name(setting: Setting) -> str:
 
 
 def draw_label_distributions(material: Material) -> Drawing:
-    """Table 5: which targets training has seen (blue), and which it has not (red)."""
+    """Table 5: the training targets, on ranges that training has seen (blue) or not (red)."""
     drawing, axes = plates.sheet(1, len(UNSEEN_MODES), side=1.9, wide=1.5)
     table = material.setting.data.table
     for ax, (title, count, gaps) in zip(axes[0], UNSEEN_MODES, strict=True):
@@ -253,7 +253,7 @@ def draw_label_distributions(material: Material) -> Drawing:
 
 
 def draw_pairs(material: Material) -> Drawing:
-    """Figure 2: a batch, and each positive pair of an anchor with its negatives."""
+    """Figure 2: a batch, and the positive pairs of an anchor with their negatives."""
     table, setting = material.setting.data.table, material.setting
     rows = toy_batch(table)
     labels = table.y[rows]
@@ -292,7 +292,7 @@ def _distance(pairs: Sequence[Any], sample: int) -> float:
 
 
 def draw_views(material: Material) -> Drawing:
-    """Table 7: samples as they are, and two augmented views of each."""
+    """Table 7: samples without augmentation, and two augmented views of each."""
     table, config = material.setting.data.table, material.setting.base
     rows = rows_at(table, VIEW_SHARES)
     x = torch.from_numpy(np.array(table.x[rows]))
@@ -304,7 +304,7 @@ def draw_views(material: Material) -> Drawing:
     drawing, axes = plates.sheet(len(shown), len(rows), side=1.5, wide=1.05)
     for line, (name, part) in enumerate(zip(("original", "view 1", "view 2"), shown, strict=True)):
         pixels = part
-        if isinstance(augment, ImageAugment):  # back to 0..1
+        if isinstance(augment, ImageAugment):  # undo the normalization, back to 0..1
             mean, std = (torch.tensor(v).view(-1, 1, 1) for v in (augment.mean, augment.std))
             pixels = part * std + mean
         elif table.kind == "volume":
@@ -320,7 +320,7 @@ def draw_views(material: Material) -> Drawing:
 
 
 def _pictures(table: Table, rows: NDArray[np.int64]) -> list[NDArray[Any] | None]:
-    """Samples as `plates.draw_sample` takes them; rows of a table of columns have no picture."""
+    """Samples in the form for `plates.draw_sample`; None for rows of a table of columns."""
     if table.kind == "table":
         return [None] * len(rows)
     if table.kind == "volume":

@@ -2,8 +2,8 @@
 
     published("main", "agedb")["RnC(L1)", "", "MAE"].mean     6.14
 
-They are in published.csv. Keys are (method, setting, score) as the rows of our tables have them. A
-dataset that the paper has no numbers for gives none. Figures 4, 5 and 6 are pictures only.
+They are in published.csv. Keys are (method, setting, score), as in the rows of our tables. Other
+datasets have no numbers. Figures 4, 5 and 6 of the paper are pictures without numbers.
 """
 
 import csv
@@ -27,7 +27,7 @@ PAPER_HEADS = {
     "or": "OR",
     "corn": "CORN",
 }
-"""The seven heads of the paper, by our names."""
+"""Our names of the paper's seven heads -> the paper's names."""
 PAPER_DATASETS = ("agedb", "tuab", "mpiifacegaze", "skyfinder", "imdb-wiki")
 
 SOURCES = {
@@ -54,19 +54,19 @@ SOURCES = {
 
 
 class Published(NamedTuple):
-    """A number of the paper; its standard deviation where the paper has one."""
+    """A number of the paper, and its standard deviation if the paper has one."""
 
     mean: float
     sd: float | None = None
 
 
 def error_name(dataset: str) -> str:
-    """What the paper calls the error of a dataset."""
+    """The name of the paper's error on a dataset."""
     return ANGULAR if dataset == "mpiifacegaze" else MAE
 
 
 def published(result: str, dataset: str) -> dict[RowKey, Published]:
-    """The paper's numbers of one of its tables on one dataset; none if it has none.
+    """The paper's numbers of one of its results on one dataset, or an empty dict.
 
     >>> published("std", "agedb")
     {('RnC(L1)', '', 'MAE'): Published(mean=6.19, sd=0.08)}

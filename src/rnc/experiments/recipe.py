@@ -1,7 +1,8 @@
-"""A study of the recipe: what ordering is worth where L1 is given all of the same.
+"""A study of the recipe: how much RnC gains if L1 gets the same recipe.
 
-It is no table of the paper. Its lines have presets of their own, and the flags of the recipe hold
-for those of preset best: L1, plain and RnC, paper stay what the paper has.
+The paper has no such table. Its lines choose their presets. Flags in RECIPE_FIELDS change only the
+lines of preset best. "L1, plain" and "RnC, paper" keep the recipe of preset paper, but "L1, plain"
+has as many epochs as preset best.
 """
 
 from rnc.experiments import scores
@@ -14,11 +15,11 @@ RECIPE_FIELDS = (
     *("views", "crop_scale", "keep"),
     *("optimizer", "lr", "weight_decay", "head_solver"),
 )
-"""Fields that a recipe consists of."""
+"""Fields that belong to the recipe."""
 
 
 def recipe(setting: Setting) -> Plan:
-    """L1 and RnC, each plain and with everything that preset best has."""
+    """L1 and RnC, each with the plain recipe and with that of preset best."""
     best, paper = setting.with_preset("best"), setting.with_preset("paper", without=RECIPE_FIELDS)
     same = best.runs(scheme="two-stage")
     runs = {

@@ -1,9 +1,9 @@
-"""Every result of the paper by name: a function from a setting to the plan of a table.
+"""Every result of the paper by name: a function that makes the plan of a table from a setting.
 
-The tables are here, the figures in paper_figures.py.
+The tables are here; the figures are in paper_figures.py.
 
-A function raises DoesNotApply where the data lack something that its result needs. To add a result:
-a function, a line in RESULTS, its numbers in published.csv, a line in docs/reproduce.md.
+A function raises DoesNotApply if the data lack something that the result needs. To add a result,
+add a function, a line in RESULTS, its numbers in published.csv, and a line in docs/reproduce.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,12 +34,12 @@ from rnc.run.folder import DoesNotApply
 
 TWO_VIEWS = 2
 SHORTER = 2
-"""With resnet50 the digits train for this fraction of the epochs: all of them would take a CPU half
-an hour."""
+"""With resnet50 and preset quick, the epochs on the digits are divided by this number. All of them
+would take half an hour on a CPU."""
 
 
 def main(setting: Setting) -> Plan:
-    """Seven heads, end to end and on RnC."""
+    """Seven heads, trained end to end, and on the frozen encoder of RnC."""
     lines = []
     for head, name in PAPER_HEADS.items():
         lines += [
@@ -54,7 +54,7 @@ def main(setting: Setting) -> Plan:
 
 
 def sota(setting: Setting) -> Plan:
-    """Other ways to learn representations, and other regression methods."""
+    """Other methods for learning representations, and other regression methods."""
     methods = {method.name: method for method in METHODS}
     has_several = setting.data.table.y.shape[1] > 1
     lines = []
@@ -75,7 +75,7 @@ def sota(setting: Setting) -> Plan:
 
 
 def _sota_rows(data: str) -> list[tuple[str, str]]:
-    """Method and setting of the rows: those that the paper has for these data, or for any."""
+    """Method and setting of the rows that the paper has for these data, or else for any dataset."""
     datasets = [data] if published("sota", data) else PAPER_DATASETS
     keys = [key for dataset in datasets for key in published("sota", dataset)]
     return list(dict.fromkeys((method, how) for method, how, _ in keys))
@@ -95,7 +95,7 @@ def correlation(setting: Setting) -> Plan:
 
 
 def transfer(setting: Setting) -> Plan:
-    """Encoders of one table with heads for another."""
+    """Encoders of one table, probed and fine-tuned on another, in both directions."""
     if setting.data.pair is None:
         raise DoesNotApply(
             f"transfer needs a second table beside {setting.data.name}, of the same kind and "
@@ -122,7 +122,7 @@ def transfer(setting: Setting) -> Plan:
 def _transfer(
     a: str, b: str, source: Table, target: Table
 ) -> tuple[str, Callable[[int], Table], Callable[[int], Table]]:
-    """Title, source and target of a transfer; in the paper, IMDB-WIKI is a part of itself."""
+    """Title, source and target of a transfer. As in the paper, only a part of IMDB-WIKI is used."""
     if (a, b) == ("agedb", "imdb-wiki"):
         return TO_IMDB, lambda seed: source, lambda seed: with_size(target, 2_000, seed)
     if (a, b) == ("imdb-wiki", "agedb"):
@@ -131,7 +131,7 @@ def _transfer(
 
 
 def unseen(setting: Setting) -> Plan:
-    """Training targets with gaps, test targets without."""
+    """Training targets with gaps, and test targets without gaps."""
     table = setting.data.table
     if table.y.shape[1] > 1:
         raise DoesNotApply(
@@ -160,7 +160,7 @@ def unseen(setting: Setting) -> Plan:
 
 
 def ablation_positives(setting: Setting) -> Plan:
-    """Only the K nearest samples as positives."""
+    """RnC with only the K nearest samples as positives."""
     table = setting.data.table
     batch_size = setting.base.resolve(table.sizes, table.kind).batch_size
     assert batch_size is not None
@@ -178,7 +178,7 @@ def ablation_positives(setting: Setting) -> Plan:
 
 
 def ablation_similarity(setting: Setting) -> Plan:
-    """Cosine, L1 or L2 as the similarity of features."""
+    """RnC with cosine, L1 or L2 as the similarity of features."""
     names = {"cosine": "cosine", "l1": "negative L1 norm", "l2": "negative L2 norm"}
     lines = [
         line_of(setting, "RnC(L1)", setting.rnc(similarity=key), name)
@@ -190,7 +190,7 @@ def ablation_similarity(setting: Setting) -> Plan:
 
 
 def ablation_scheme(setting: Setting) -> Plan:
-    """Freeze the encoder, fine-tune it, or train by both losses at once."""
+    """RnC with a frozen encoder, with fine-tuning, and with both losses at once."""
     names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
     last = setting.runs(scheme="finetune", finetune_keep="last")
     lines = [
@@ -207,7 +207,7 @@ def ablation_scheme(setting: Setting) -> Plan:
 
 
 def augmentation(setting: Setting) -> Plan:
-    """No, one and two augmented views."""
+    """L1, RnC and SimCLR with none, one or two augmented views."""
     one = scores.errors(setting.base.label_distance)
     lines = [
         Line("L1", "without", setting.end2end(views=0), one),
@@ -226,7 +226,7 @@ def augmentation(setting: Setting) -> Plan:
 
 
 def _alike_views(setting: Setting) -> dict[str, Any]:
-    """What makes both views of a sample the sample as it is, for an objective that needs two."""
+    """Changes that make both views of a sample equal to it, for an objective that needs two."""
     kind, options = setting.data.table.kind, dict(setting.base.augment_options or {})
     for random in ("jitter", "jitter_p", "grayscale_p", "erase_sides", "erase_length", "mask"):
         options.pop(random, None)
@@ -247,7 +247,7 @@ def _alike_views(setting: Setting) -> dict[str, Any]:
 
 
 def two_stage(setting: Setting) -> Plan:
-    """Whether an L1 head on the frozen encoder of an end-to-end method helps it."""
+    """Whether a new L1 head on the frozen encoder improves end-to-end methods."""
     one = scores.errors(setting.base.label_distance)
     lines = []
     for head, name in PAPER_HEADS.items():
@@ -261,7 +261,7 @@ def two_stage(setting: Setting) -> Plan:
 
 
 def resnet50(setting: Setting) -> Plan:
-    """A larger encoder."""
+    """L1 and RnC with a larger encoder."""
     if setting.data.table.kind != "image":
         raise DoesNotApply(
             f"resnet50 needs images; {setting.data.name} holds {setting.data.table.kind}s."
@@ -275,7 +275,7 @@ def resnet50(setting: Setting) -> Plan:
 
 
 def std(setting: Setting) -> Plan:
-    """The spread of the best result over seeds."""
+    """The standard deviation of the best result over seeds."""
     paper = list(published("std", setting.data.name))
     name = paper[0][0] if paper else "RnC(L1)"
     head = next(key for key, value in PAPER_HEADS.items() if name == f"RnC({value})")
@@ -286,7 +286,7 @@ def std(setting: Setting) -> Plan:
 
 
 def efficiency(setting: Setting) -> Plan:
-    """Time of an epoch, beside that of SupCon."""
+    """The time per epoch, compared with SupCon."""
     column = {scores.SECONDS: scores.seconds}
     supcon = setting.rnc(objective="supcon", views=TWO_VIEWS)
     lines = [

@@ -1,7 +1,7 @@
 """Analyses that train: on fewer rows, and on other data from the run's encoder.
 
-Each is a plan of a few runs in a store below the run folder, so that what is finished is not
-trained again. `rnc evaluate RUN --with NAME` reaches them; from Python:
+Each plans a few runs in a store below the run folder, so finished runs are not trained again. Call
+them with `rnc evaluate RUN --with NAME`, or from Python:
 
     analyse("runs/age", "reduced", AnalysisOptions(seeds=3), RETRAINING)
 """
@@ -31,8 +31,8 @@ from rnc.training.record import Record
 def reduced(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
     """Scores after training on nested shares of the training rows, by the run's scheme and end2end.
 
-    Validation and test rows stay. The run itself counts as the training on all rows by its scheme
-    and seed.
+    Validation and test rows stay the same. The run itself is taken as the training on all rows with
+    its scheme and seed.
     """
     _check_encoder(run)
     _check_shares(options)
@@ -74,7 +74,7 @@ def _check_shares(options: AnalysisOptions) -> None:
 
 
 def _over_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean absolute error of every scheme and size over the seeds."""
+    """The mean absolute error of every scheme and size, averaged over the seeds."""
     errors: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         errors.setdefault((row["scheme"], row["n"]), []).append(row["mae"])
@@ -85,10 +85,11 @@ def _over_seeds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def transfer(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
-    """Scores on another table of the run's encoder, frozen and fine-tuned, and of a new one.
+    """Scores on another table: of the run's encoder, frozen and fine-tuned, and of a new encoder.
 
-    probe: a head solved on the frozen encoder. finetune: then all weights, as scheme finetune does.
-    scratch: the same encoder from its first weights, end to end, for all epochs.
+    probe: a head solved on the frozen encoder. finetune: after that, all weights are trained, as in
+    scheme finetune. scratch: the same architecture from initial weights, trained end to end for all
+    epochs.
     """
     if options.data is None:
         raise DoesNotApply("transfer needs the table to transfer to: --data OTHER.csv.")
@@ -112,7 +113,7 @@ def transfer(run: RunFolder, options: AnalysisOptions) -> AnalysisResult:
 
 
 def other_table(run: RunFolder, options: AnalysisOptions) -> Table:
-    """The table to transfer to, prepared as that of the run; see `read_other`."""
+    """The table to transfer to, with the preprocessing of the run; see `read_other`."""
     assert options.data is not None
     source = dataclasses.replace(
         run.source,
@@ -132,13 +133,13 @@ def other_table(run: RunFolder, options: AnalysisOptions) -> Table:
 
 
 def _without_own(config: FitConfig) -> FitConfig:
-    """The config of the run; no encoder is trained by an objective here, so one may be missing."""
+    """The config of the run, with rnc in place of an own objective: neither trains here."""
     objective = "rnc" if config.objective == "own" else config.objective
     return dataclasses.replace(config, objective=objective)
 
 
 def _frozen(config: FitConfig) -> FitConfig:
-    """The config that solves a head on a frozen encoder, without what shapes features."""
+    """The config that solves a head on a frozen encoder, without options that change features."""
     return dataclasses.replace(
         config,
         scheme="probe",
@@ -164,7 +165,7 @@ def _check_shape(run: RunFolder, table: Table, config: FitConfig) -> None:
 # ------------------------------------------------------------------------------------ shared
 
 RETRAINING: dict[str, Analysis] = {"reduced": reduced, "transfer": transfer}
-"""Analyses that train models, and take as long."""
+"""Analyses that train models, so they take as long as training."""
 
 
 def _planned(
