@@ -1,4 +1,4 @@
-"""Labelled images, signals and tables: read, check, split, prepare."""
+"""Read, check, split and prepare labelled images, signals, volumes and tables."""
 
 from rnc.data.cache_entries import default_cache
 from rnc.data.errors import DataError, DataWarning

@@ -1,4 +1,4 @@
-"""What is known about each row besides its input: targets, split, name, weight, subgroups."""
+"""Read the labels of rows: targets, split, group, name, weight and subgroups."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +36,10 @@ class ColumnRoles:
     subgroup: tuple[str, ...] = ()
     weight: str | None = None
     upper: tuple[str, ...] = ()
-    """The upper ends of the targets, one for each, whose own columns have the lower ones."""
+    """Columns of the upper ends, one per target. The target columns then have the lower ends."""
     event: tuple[str, ...] = ()
-    """Whether each target, a time, is that of the event (1), or the event came later (0)."""
+    """Columns of events, one per target, which is a time: 1 if the event happened then, 0 if it
+    had not happened by then."""
 
     def reserved(self) -> list[str]:
         """Columns that cannot be features: all but subgroups."""
@@ -61,7 +62,7 @@ class LabelColumns:
     ends: NDArray[np.float64] | None = None
 
     def without(self, rows: Iterable[int], skipped: tuple[Skipped, ...]) -> "LabelColumns":
-        """The labels of the other rows."""
+        """The labels of all other rows; `skipped` is added to the skipped rows."""
         kept = np.ones(len(self.y), bool)
         kept[list(rows)] = False
         return replace(
@@ -78,16 +79,17 @@ class LabelColumns:
 
 
 def several(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of columns; a text is one of them."""
+    """Names of columns as a tuple; a text is a single name."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def find_columns(
     frame: pd.DataFrame, asked: ColumnRoles, place: str, *, arrays: bool
 ) -> ColumnRoles:
-    """The role of each column; in an array file, "split", "group" and "weight" have theirs by name.
+    """The role of each column. Raises for missing columns and conflicting roles.
 
-    In a table, a column "split" counts if it holds words such as train.
+    In an array file, arrays called "split", "group" and "weight" have these roles by default. In a
+    table, a column "split" has it by default if it holds words such as train.
     """
     targets, split, group, weight = asked.targets, asked.split, asked.group, asked.weight
     if not targets:
@@ -121,7 +123,7 @@ def find_columns(
 
 
 def check_ends(roles: ColumnRoles, place: str) -> None:
-    """Raise unless every target has its own column of upper ends or events, or none has."""
+    """Raise unless columns of upper ends or events are one per target and have no other role."""
     for names, flag in ((roles.upper, "--upper-column"), (roles.event, "--event-column")):
         if not names:
             continue
@@ -141,7 +143,7 @@ def check_ends(roles: ColumnRoles, place: str) -> None:
 def read_targets(
     frame: pd.DataFrame, names: Sequence[str], place: str, *, drop_missing: bool = False
 ) -> NDArray[np.float64]:
-    """Targets (n, t), finite except for NaN in rows to be dropped."""
+    """Targets (n, t), finite. Missing ones raise; with `drop_missing` they are NaN."""
     y = np.stack([exact_numbers(frame[name], place) for name in names], axis=1)
     missing = np.isnan(y)
     is_empty = bool(missing.any(axis=1).all())
@@ -173,12 +175,12 @@ def read_labels(
     calibration_share: float = 0.0,
     fitted: bool = False,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
-    """The labels of the rows that have targets, split and checked, and which rows those are.
+    """The labels of the rows that have all targets, checked and split, and a mask of these rows.
 
-    The index of the frame holds row numbers for messages, and for names if there are none;
-    `skipped` are rows that are left out already. With `fitted`, the rows are for a fitted model:
-    they are not checked for training, and all are "test" unless a column says otherwise. The rest
-    is as for `read_table`.
+    The index of the frame holds row numbers for messages, and names of rows if `names` is None.
+    `skipped` are rows that were left out before. With `fitted`, the rows are for a fitted model:
+    they need not suit training, and all are "test" unless a split column says otherwise. The other
+    arguments are those of `read_table`.
     """
     y = read_targets(frame, roles.targets, place, drop_missing=drop_missing)
     missing = np.isnan(y)
@@ -188,7 +190,7 @@ def read_labels(
         for row, gaps in zip(frame.index[~usable], missing[~usable], strict=True)
     ]
     ids = names_of_rows(np.asarray(frame.index if names is None else names)[usable])
-    if dropped:  # or it would be a copy
+    if dropped:  # else indexing would copy all rows
         frame, y = frame[usable], y[usable]
     group = read_group(frame, roles.group, place)
     if roles.split is not None:
@@ -237,7 +239,7 @@ def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> N
 
 
 def read_group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any] | None:
-    """What says which rows belong together; every row needs it."""
+    """The group of each row; None without a group column. Raises for gaps."""
     if name is None:
         return None
     gaps = frame[name].isna().to_numpy()
@@ -251,7 +253,7 @@ def read_group(frame: pd.DataFrame, name: str | None, place: str) -> NDArray[Any
 
 
 def read_values(values: pd.Series, place: str) -> NDArray[Any]:
-    """Numbers as they are, anything else as text."""
+    """Numbers without gaps as they are; any other column as text, with "missing" for gaps."""
     if (cells := nested(values)) in ("lists", "objects"):
         raise DataError(
             f"{place}: column {values.name!r} holds {cells}; a group or subgroup needs one value "

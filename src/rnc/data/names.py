@@ -1,7 +1,7 @@
-"""Names of columns: each may be there once, whatever the format of the data. Names of rows.
+"""Check that the names of columns are unique, and hold the names of rows.
 
-Readers such as pandas call the second of two columns y y.1, and a copy of the target would become
-an input.
+Readers such as pandas rename the second of two columns y to y.1. A copy of the target would then
+become an input.
 """
 
 import unicodedata
@@ -15,7 +15,7 @@ from rnc.data.errors import DataError
 
 
 def check_names(names: Iterable[Any], place: str) -> None:
-    """Raise if two columns have one name, but for blanks around it; empty names do not count.
+    """Raise if two columns have the same name after trimming. Empty names may repeat.
 
     >>> check_names(["x", "y", "y "], "t.csv")
     Traceback (most recent call last):
@@ -30,15 +30,15 @@ def check_names(names: Iterable[Any], place: str) -> None:
 
 
 def named_once(pairs: list[tuple[str, Any]], place: str) -> dict[str, Any]:
-    """An object of JSON, as its `object_pairs_hook`: of two values of one name it takes none."""
+    """A JSON object as a dict, for `object_pairs_hook`. Raises if a name occurs twice."""
     check_names((name for name, _ in pairs), place)
     return dict(pairs)
 
 
 class NumberedRows:
-    """Names of rows that are their numbers: an array of texts, which takes 8 bytes a row.
+    """Row numbers that serve as names: like an array of texts, but with 8 bytes per row.
 
-    As texts they would take 84. What is indexed is an array of texts, or one text.
+    An array of texts would take 84 bytes per row. Indexing gives an array of texts, or one text.
 
     >>> names = NumberedRows(np.array([2, 3, 7]))
     >>> len(names), names[1:].tolist(), str(names[0]), np.asarray(names).tolist()
@@ -68,11 +68,11 @@ class NumberedRows:
         return np.asarray(self) == other
 
     def tolist(self) -> list[str]:
-        """All names."""
+        """All names as texts."""
         return list(self)
 
 
 def names_of_rows(names: Any) -> "NDArray[np.str_] | NumberedRows":
-    """Names as texts; numbers become them when they are looked at."""
+    """Names of rows as texts. Whole numbers are converted only when they are read."""
     values = np.asarray(names)
     return NumberedRows(values) if values.dtype.kind in "iu" else values.astype(str)

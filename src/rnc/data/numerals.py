@@ -1,8 +1,8 @@
-"""Numbers as people write them: decimal commas, marks of thousands, signs, units.
+"""Read numbers as people write them: decimal commas, thousands separators, signs, units.
 
-`read_decimals` reads columns of such texts where there is no doubt, or where the user says what the
-decimal sign is. `check_disguised` refuses other columns of texts that are numbers, which would
-become a category per value.
+`read_decimals` converts columns of such texts if their meaning is clear, or if the user gives the
+decimal sign. `check_disguised` raises for other columns of numbers as text: each of their values
+would become a category.
 """
 
 import re
@@ -17,7 +17,7 @@ from rnc.data.dates import MOST_ODD
 from rnc.data.errors import DataError
 
 _EXPONENT = r"(?:[eE][+-]?[0-9]+)?"
-_BLANKS = " '\u2019\u00a0\u202f\u2009"  # marks of thousands that are no comma and no point
+_BLANKS = " '\u2019\u00a0\u202f\u2009"  # thousands separators other than comma and point
 _PLAIN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)" + _EXPONENT
 _COMMAS = r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?"  # 1,200.5
 _SPACED = rf"[+-]?[1-9][0-9]{{0,2}}(?:[{_BLANKS}][0-9]{{3}})+(?:\.[0-9]+)?"  # 1 200.5
@@ -26,7 +26,7 @@ _UNSIGNED_COMMA = rf"(?:{_MARKED_WHOLE}|[0-9]+)(?:,[0-9]+)?{_EXPONENT}"
 _DECIMAL_COMMA = rf"[+-]?{_UNSIGNED_COMMA}"
 _SHOWN_FIRST = 50
 
-# Any number: three digits follow a mark of thousands; a minus may be a dash, or two brackets.
+# Any number. Separators may stand before groups of three digits; a minus may be a dash or brackets.
 _ANY = rf"(?:\d{{1,3}}(?:[.,_{_BLANKS}]\d{{3}})+(?:[.,]\d+)?|\d+(?:[.,]\d*)?|[.,]\d+){_EXPONENT}"
 _SIGN = "[+\u2212\u2013-]?"
 _MARKED = re.compile(rf"{_SIGN}\s?{_ANY}|\({_ANY}\)")
@@ -38,32 +38,32 @@ _WITH_UNIT = re.compile(
     rf"{_SIGN}\s?({_CURRENCY}|[<>~\u2264\u2265\u2248]?)\s?{_SIGN}{_ANY}\s?({_CURRENCY}|{_UNIT}|)"
 )
 _NEARLY_ALL = 0.9
-_MOST_SIZES = 10  # texts with a unit that may be categories, such as 0.5 l and 1 l
+_MOST_SIZES = 10  # up to this many texts with a unit may be categories, such as 0.5 l and 1 l
 
 
 class Cells(NamedTuple):
-    """How cells of a table are read."""
+    """How to read the cells of a table."""
 
     text: Sequence[str] = ()
     """Columns to read as text even where all values look like numbers."""
     numbers: Sequence[str] = ()
-    """Columns of numbers, whatever a few rows look like."""
+    """Columns that are known to hold numbers, even if some rows hold texts."""
     decimal: str | None = None
-    """The decimal sign, "," or "."; None: by the look of the numbers."""
+    """The decimal sign, "," or "."; None means that it is inferred."""
 
 
 BY_LOOK = Cells()
-"""Nothing is known about the cells."""
+"""The default: nothing is known about the columns, and the decimal sign is inferred."""
 
 
 # --------------------------------------------------------------------------------------- reading
 
 
 def read_decimals(frame: pd.DataFrame, cells: Cells, separator: str | None = None) -> pd.DataFrame:
-    """The frame with numbers in place of texts that are numbers with a comma.
+    """The frame, with numbers in place of texts such as "3,14" and "1,200.5".
 
-    `separator` is what parts the fields of a CSV; where cells have types, it is None, and only a
-    decimal sign of the user's is followed.
+    `separator` is the field separator of a CSV. It is None for formats with typed cells. Their
+    texts are converted only if the user gave the decimal sign.
     """
     if cells.decimal is None and separator is None:
         return frame
@@ -73,7 +73,7 @@ def read_decimals(frame: pd.DataFrame, cells: Cells, separator: str | None = Non
 
 
 def _has_texts(values: pd.Series) -> bool:
-    """Whether a column may hold numbers as texts; categories by type are what they are."""
+    """Whether a column has texts, which may be numbers. Columns of type category do not count."""
     if values.dtype.kind in "biufcmM" or isinstance(values.dtype, pd.CategoricalDtype):
         return False
     return bool(_is_text(values).any())
@@ -90,12 +90,12 @@ def _has_digits(texts: pd.Series) -> pd.Series:
 
 
 def _as_written(values: pd.Series, cells: Cells, separator: str | None) -> pd.Series | None:
-    """The column as numbers, if its texts are numbers with a comma; else None.
+    """The column as numbers, if its texts are numbers with commas; else None.
 
-    Which comma it is: the decimal one if the user says so, or if commas do not part the fields and
-    some number can be nothing else, as 3,14; that of thousands in a file with commas between its
-    fields, or if the user says that the point is the decimal sign. Where the user says it, words
-    without digits may stand between the numbers, and stay.
+    A comma is the decimal sign if the user says so, or if the fields have another separator and
+    some number has no other reading, such as 3,14. A comma separates thousands if it separates the
+    fields, too, or if the user says that the point is the decimal sign. If the user gave the
+    decimal sign, texts without digits may occur between the numbers, and are kept.
     """
     texts = values[_is_text(values).to_numpy()].astype("str").str.strip()
     digits = texts[_has_digits(texts).to_numpy()]
@@ -126,7 +126,7 @@ def _as_written(values: pd.Series, cells: Cells, separator: str | None) -> pd.Se
 def _replaced(
     values: pd.Series, digits: pd.Series, read: Callable[[Any], Any], cells: Cells
 ) -> pd.Series | None:
-    """The column with numbers in place of the texts with digits, if it is one of numbers then."""
+    """The column with numbers for its texts with digits; None if other texts are too many."""
     cells_now, texts = values.to_numpy(object, copy=True), _is_text(values).to_numpy()
     places = np.flatnonzero(texts)[_has_digits(values[texts]).to_numpy()]
     cells_now[places] = read(digits).to_numpy(object)
@@ -147,7 +147,7 @@ def _without_commas(texts: pd.Series) -> pd.Series:
 
 
 def with_points(text: str) -> str:
-    """A text whose numbers have decimal commas, with points instead and without other marks.
+    """A text with points for the decimal commas of its numbers, without thousands separators.
 
     >>> with_points("1.200,5-1.300"), with_points("[1,5; 2)")
     ('1200.5-1300', '[1.5; 2)')
@@ -163,10 +163,10 @@ def with_points(text: str) -> str:
 
 
 def check_disguised(frame: pd.DataFrame, place: str) -> tuple[str, ...]:
-    """Raise for texts that are numbers; what a user should know about those that need not be.
+    """Raise for columns of numbers as text; return notes about columns that may be categories.
 
-    Numbers with marks are refused, how few they may be: 1,200 in a column of smaller numbers would
-    be a gap. So are numbers with one unit, unless they are few enough to be sizes.
+    Numbers such as 1,200 raise even if they are few: in a column of smaller numbers they would
+    become gaps. Numbers with a unit raise unless they have so few values that they may be sizes.
     """
     notes = []
     for name in frame:
@@ -194,7 +194,7 @@ def check_disguised(frame: pd.DataFrame, place: str) -> tuple[str, ...]:
 
 
 def _disguised(values: pd.Series) -> tuple[pd.Series, bool] | None:
-    """The cells that are numbers in disguise, and whether by marks; None if there are none."""
+    """The cells with numbers in disguise, and True for notation or False for a unit; else None."""
     is_text, known = _is_text(values), int(values.notna().sum())
     texts = values[is_text].astype(object).map(str.strip)
     digits = texts[_has_digits(texts).to_numpy()]

@@ -1,4 +1,4 @@
-"""A file of labelled data, read once: its columns and, of an .npz file, all that it holds."""
+"""Open labelled data once: read the columns of a file and, for an .npz file, all its arrays."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,15 +15,15 @@ from rnc.data.numerals import read_decimals
 
 
 class OpenedData(NamedTuple):
-    """What `read_table` makes a Table of."""
+    """Opened data, from which `read_table` makes a Table."""
 
     path: Path
     place: str
-    """Its name in messages."""
+    """The name of the data in messages."""
     frame: pd.DataFrame
-    """Its columns; the index holds the numbers of rows for messages."""
+    """The columns; the index holds row numbers for messages."""
     archive: Archive | None = None
-    """All that an .npz file holds."""
+    """The content of an .npz file; None for other sources."""
 
 
 def open_data(
@@ -50,7 +50,7 @@ def open_data(
 
 
 def columns_frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFrame:
-    """Columns of n values each; one of shape (n, 1) is as good."""
+    """A frame of columns with n values each, (n,) or (n, 1). Raises for other shapes."""
     arrays: dict[str, Any] = {}
     for name, values in columns.items():
         is_array = isinstance(values, np.ndarray | pd.Series)

@@ -1,6 +1,6 @@
-"""The columns of a table as they were read: which rows of them are kept, and where odd cells are.
+"""Keep the original columns of a table, and find texts that were read as gaps.
 
-A report shows them for the test samples with the worst errors.
+A report shows the original cells of the test samples with the worst errors.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from rnc.data.columns import as_text
 
 MOST_KEPT = 2**25
-"""Bytes of cells of which all rows are kept; of more, those that nothing is learned from."""
+"""Up to this many bytes of cells, all rows are kept. Of more, only the rows outside train."""
 
 
 def kept_originals(
     frame: pd.DataFrame, preprocessing: dict[str, Any], split: NDArray[np.str_]
 ) -> pd.DataFrame:
-    """The columns that a model uses, by position of row; of a large table without train rows."""
+    """The columns that a model uses, by position of row. A large table lacks its train rows."""
     names = [column["name"] for column in preprocessing["columns"]]
     frame = frame[names].reset_index(drop=True)
     kept = np.flatnonzero(split != "train")
@@ -28,14 +28,14 @@ def kept_originals(
 
 
 def originals_of(frame: pd.DataFrame | None, rows: NDArray[np.int64]) -> pd.DataFrame | None:
-    """Rows by position; None unless all of them are kept."""
+    """The rows at these positions; None if one of them is not kept."""
     if frame is None or not np.isin(rows, frame.index).all():
         return None
     return frame.loc[rows]
 
 
 def gap_cells(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> dict[str, list[str]]:
-    """By column: each text that counts as a gap, and the first row that it is in."""
+    """The texts that count as gaps, by column, each with the first row that has it."""
     found = {}
     for column in preprocessing["columns"]:
         if words := column.get("gap_words"):
@@ -45,7 +45,7 @@ def gap_cells(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> dict[str, l
 
 
 def _first_row(cells: pd.Series, word: str) -> str:
-    """Where a text is, and how often."""
+    """The first row with a text and the number of further ones, in brackets; "" without any."""
     rows = cells.index[cells == word].tolist()
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     return f" (row {rows[0]}{more})" if rows else ""

@@ -1,12 +1,12 @@
-"""Pictures inside larger files: tar shards, and columns of Parquet and Arrow files.
+"""Read pictures inside larger files: tar shards, and columns of Parquet and Arrow files.
 
-Such a picture is named by a text that says where it is, wherever the name of an image file stands:
+In place of a file name, such a picture has a text that says where it is:
 
     shard-000.tar!5632+20480!0001.jpg      20,480 bytes of a tar file, from byte 5,632 on
     train-0.parquet!image@17!              row 17 of the column "image"
 
-The larger file is never read into memory as a whole: of Parquet it is a group of rows at a time,
-so pictures are best read in their order.
+The larger file is never read into memory as a whole. Parquet is read one row group at a time, so
+pictures are read fastest in their order.
 """
 
 import re
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _MEMBER = re.compile(r"(?P<pack>.+\.(?:tar|parquet|arrow))!(?P<where>\d+\+\d+|.+@\d+)!(?P<name>.*)")
-_MOST_GROUPS = 4  # groups of rows in memory at once
+_MOST_GROUPS = 4  # row groups in memory at once
 _MOST_FILES = 64
 _lock = threading.Lock()
 
@@ -33,12 +33,12 @@ class Member(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What a person calls it: the larger file, and the name or the row in it."""
+        """The name of the picture for people: the larger file, and the name or row in it."""
         return f"{self.pack}/{self.name or self.where.rpartition('@')[2]}"
 
 
 def member_of(file: str) -> Member | None:
-    """The picture that a text names, or None for the name of a file of its own.
+    """The picture inside a larger file that a text names; None for the name of a plain file.
 
     >>> member_of("a/shard-0.tar!512+10!cat.jpg").shown
     'a/shard-0.tar/cat.jpg'
@@ -59,9 +59,9 @@ def in_column(name: str, column: str, row: int) -> str:
 
 
 def opened_picture(file: str | Path) -> Path | BytesIO:
-    """What Pillow opens: the file, or the bytes of a picture inside a larger one.
+    """What Pillow opens: the path of a file, or the bytes of a picture inside a larger one.
 
-    Raises OSError where there are no such bytes.
+    Raises OSError if these bytes cannot be found.
     """
     member = member_of(str(file))
     return Path(file) if member is None else BytesIO(member_bytes(member))
@@ -86,7 +86,7 @@ def _bytes_in_column(pack: str, column: str, row: int) -> bytes:
 
     try:
         changed = Path(pack).stat().st_mtime_ns
-        with _lock:  # several threads that miss at once would each read the group
+        with _lock:  # else several threads could read the same row group at once
             value = _value(pack, changed, column, row)
     except (pa.ArrowException, IndexError, KeyError) as error:
         raise OSError(f"{pack} has no row {row} of {column} ({error})") from error
@@ -123,7 +123,7 @@ def _first_rows(pack: str, changed: int) -> list[int]:
 
 @lru_cache(maxsize=_MOST_FILES)
 def mapped_arrow(pack: str, changed: int) -> Any:
-    """An Arrow file or stream as a table that is mapped from disk, not read."""
+    """An Arrow file or stream as a memory-mapped table."""
     import pyarrow as pa
 
     file = pa.memory_map(pack)

@@ -1,4 +1,4 @@
-"""The labels of a table whose targets may be missing or known in part, in every form of them."""
+"""Read labels whose targets may be missing or known in part, in every supported form."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from rnc.data.target_ends import (
 )
 
 Unlabelled = Literal["use", "drop"]
-"""What becomes of rows without a target."""
+"""Whether rows without a target are used or dropped."""
 ReadEnds = Callable[[pd.Series, str], Ends]
 ReadLabels = Callable[..., tuple[LabelColumns, NDArray[np.bool_]]]
 
@@ -37,10 +37,10 @@ def label_reader(
     drop_missing: bool,
     decimal: str | None = None,
 ) -> ReadLabels:
-    """What reads the labels: `read_labels` where all targets must be exact.
+    """The function that reads the labels: `read_labels` if all targets must be exact.
 
-    The options are those of `rnc.data.read_table`. Wherever targets may be known in part, rows that
-    have none are used as well, unless they are to be dropped.
+    Otherwise it is `read_partial_labels`, which also uses rows without a target unless they are to
+    be dropped. The options are those of `rnc.data.read_table`.
     """
     if unlabelled not in (None, "use", "drop"):
         raise DataError(
@@ -80,20 +80,22 @@ def read_partial_labels(
     fitted: bool = False,
     **options: Any,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
-    """As `read_labels`, with rows whose targets are not exact in a split of their own, "partial".
+    """The labels as `read_labels` gives them, and those of rows whose targets are not exact.
 
-    They are training rows. A row that a column puts into another split raises, and one whose group
-    is in another split is left out. For a fitted model, all must be exact, or are dropped.
+    These rows are training rows, in the split "partial". A row whose group is in another split is
+    left out. A split column may put intervals and censored targets into test: they are in the split
+    "test-part". Any other word than train raises. For a fitted model, all targets must be exact;
+    with `drop_missing`, other rows are left out.
 
     Args:
         frame: columns of all rows.
-        roles: which of them are the targets, and their upper ends or events where there are some.
-        place: for messages.
-        read_ends: what reads a column of targets that has no other beside it.
-        names: of the rows.
-        drop_missing: leave out rows without a target.
+        roles: the columns of targets, split, group and so on.
+        place: the name of the data in messages.
+        read_ends: reads a column of targets that has no column of upper ends or events.
+        names: names of the rows.
+        drop_missing: leave out rows that lack a target.
         fitted: whether the rows are for a fitted model.
-        options: of `read_labels`.
+        options: the other options of `read_labels`.
     """
     ends = _ends(frame, roles, place, read_ends)
     exact = (ends[..., 0] == ends[..., 1]).all(axis=1)
@@ -139,7 +141,7 @@ def read_partial_labels(
 def _ends(
     frame: pd.DataFrame, roles: ColumnRoles, place: str, read_ends: ReadEnds
 ) -> NDArray[np.float64]:
-    """Between what each target lies: (n, t, 2)."""
+    """The lower and the upper end of each target: (n, t, 2)."""
     found = []
     for i, name in enumerate(roles.targets):
         if roles.upper:
@@ -155,7 +157,7 @@ def _ends(
 def _check_some(
     ends: NDArray[np.float64], exact: NDArray[np.bool_], roles: ColumnRoles, place: str
 ) -> None:
-    """Raise if no row has what heads and scores need."""
+    """Raise if no row has exact targets, which heads and scores need."""
     if exact.any():
         return
     targets = first_few(roles.targets)
@@ -189,7 +191,7 @@ def _not_exact(
 
 
 def _words(low: float, high: float) -> str:
-    """What is known of a target between these ends."""
+    """Words for a target with these ends, such as "at least 90"."""
     if np.isinf(low) and np.isinf(high):
         return "missing"
     if np.isinf(low) or np.isinf(high):
@@ -198,14 +200,15 @@ def _words(low: float, high: float) -> str:
 
 
 def is_missing(ends: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which targets nothing is known of: (n, t, 2) -> (n, t)."""
+    """A mask of the targets about which nothing is known: (n, t, 2) -> (n, t)."""
     return np.isinf(ends[..., 0]) & np.isinf(ends[..., 1])
 
 
 def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
-    """Raise if a row without exact targets is to be validated on, or tested on without any.
+    """Raise if the split column puts one of these rows without exact targets outside train.
 
-    Raises as well if its cell of the split column is neither empty nor a word for a split.
+    Test rows with an interval or a censored target are not among these rows. Raises, too, if a cell
+    of the split column is neither empty nor a word for a split.
     """
     if roles.split is None:
         return
@@ -230,7 +233,7 @@ def _elsewhere(
     known: LabelColumns,
     place: str,
 ) -> NDArray[np.bool_]:
-    """Which rows without exact targets have a group that is not in training."""
+    """A mask of the rows without exact targets whose group is in another split than train."""
     group = read_group(frame, roles.group, place)
     if group is None:
         return np.zeros(len(frame), bool)

@@ -1,4 +1,4 @@
-"""Rows to test on whose targets are known in part: a split of their own, "test-part"."""
+"""Find test rows whose targets are known in part. They form the split "test-part"."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from rnc.data.splits import split_word
 def tested_in_part(
     frame: pd.DataFrame, split_column: str | None, ends: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Which rows the split column puts into test, with an interval or a censored target: (n,).
+    """A mask (n,) of rows that the split column puts into test with a partly known target.
 
-    Ends are (n, t, 2). A row without any target is none of them: it has nothing to be scored by.
+    Ends are (n, t, 2). Rows without any target are not included, since they cannot be scored.
     """
     if split_column is None:
         return np.zeros(len(frame), bool)
@@ -28,9 +28,9 @@ def tested_in_part(
 def check_tested_groups(
     group: NDArray[Any] | None, tested: NDArray[np.bool_], learned: NDArray[np.bool_], place: str
 ) -> None:
-    """Raise if a row that is tested on in part has the group of a row that something learns from.
+    """Raise if a tested row shares its group with a row for training, validation or calibration.
 
-    The masks are (n,), as the group is.
+    `tested` and `learned` are masks of these rows, (n,), like `group`.
     """
     if group is None or not tested.any():
         return

@@ -1,8 +1,8 @@
-"""Pictures in memory, of Pillow or as arrays -> the pixels that a model was trained on.
+"""Turn pictures in memory, Pillow images or arrays, into pixels like those of training.
 
-A model that was trained on image files sees a picture as it would see a file of it, through
-`square`. One that was trained on arrays sees pixels of the trained size as they are, and no others:
-how its arrays were made is unknown.
+For a model that was trained on image files, a picture is prepared like a file, by `square`. A model
+that was trained on arrays takes only pixels of the trained size, unchanged, since it is unknown how
+its arrays were made.
 """
 
 import os
@@ -20,11 +20,11 @@ from rnc.data.images import Pixels, decode, readable_formats, square, whole
 from rnc.data.packed import opened_picture
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-"""What the channels of an array are, by their number."""
+"""The Pillow mode of an array, by its number of channels."""
 
 
 def is_picture(item: Any) -> bool:
-    """Whether this is one picture: of Pillow, or an array (h, w), (h, w, c) or (c, h, w)."""
+    """Whether this is one picture: a Pillow image, or an array (h, w), (h, w, c) or (c, h, w)."""
     return isinstance(item, Image.Image) or (hasattr(item, "__array__") and np.ndim(item) in (2, 3))
 
 
@@ -34,13 +34,13 @@ def pixels_of(
     image_size: int,
     place: str,
 ) -> Pixels:
-    """Pictures as a Table of the model holds them: (n, c, h, w).
+    """The pixels of pictures as a Table of the model would hold them: (n, c, h, w).
 
     Args:
-        pictures: pictures of Pillow and arrays of one picture each, or an array (n, c, h, w).
+        pictures: Pillow images and arrays of one picture each, or an array (n, c, h, w).
         preprocessing: that of the Table.
-        image_size: side of decoded files, where the preprocessing of an older version lacks it.
-        place: what the pictures are called in messages.
+        image_size: side of the result, if the preprocessing of an older version lacks it.
+        place: the name of the pictures in messages.
     """
     if isinstance(pictures, np.ndarray):
         pictures = sources.as_pixels(pictures, place)
@@ -64,7 +64,7 @@ def pixels_of(
 
 
 def check_shape(x: Pixels, preprocessing: Mapping[str, Any], place: str) -> Pixels:
-    """The same pixels (n, c, h, w); raises if the model was trained on arrays of another shape."""
+    """The given pixels (n, c, h, w). Raises if the model was trained on another shape."""
     trained = f"{place}: the model was trained on"
     channels, shape = preprocessing.get("channels", 3), preprocessing.get("shape")
     if x.shape[1] != channels:
@@ -80,7 +80,7 @@ def check_shape(x: Pixels, preprocessing: Mapping[str, Any], place: str) -> Pixe
 
 
 def whole_pixels(file: str | Path, preprocessing: Mapping[str, Any]) -> Pixels:
-    """A file for a model that was trained on arrays, which is not scaled: (c, h, w)."""
+    """The pixels of a file, unscaled, for a model that was trained on arrays: (c, h, w)."""
     with Image.open(opened_picture(file), formats=readable_formats()) as picture:
         return _pixels_of_one(picture, preprocessing, 0, "the picture")
 
@@ -100,7 +100,7 @@ def _pixels_of_one(
     side, fit = preprocessing.get("side", image_size), preprocessing.get("fit", "crop")
     resample = preprocessing.get("resample", "bicubic")
     try:
-        # Of a file that is not yet read, a large JPEG is decoded at a fraction of its size.
+        # A picture that is not loaded yet is decoded from its file: a large JPEG at reduced size.
         if isinstance(picture, ImageFile.ImageFile) and picture.tile and picture.filename:
             return decode(Path(os.fsdecode(picture.filename)), side, channels, fit, resample)
         return square(picture, side, channels, fit, resample)
@@ -127,7 +127,7 @@ def _channels_first(values: NDArray[Any], place: str) -> Pixels:
 
 
 def _as_picture(values: Pixels, place: str) -> Image.Image:
-    """An array (c, h, w) as a picture of Pillow."""
+    """An array (c, h, w) as a Pillow image."""
     if values.shape[0] not in _MODES:
         raise DataError(
             f"{place} must have 1 (grey), 3 (RGB) or 4 (RGBA) channels; got {values.shape[0]}: "

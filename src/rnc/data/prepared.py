@@ -1,4 +1,4 @@
-"""What `Table.preprocessing` may hold, to check one that comes from a file.
+"""Check a `Table.preprocessing` that comes from a file.
 
 `rnc.data.features` explains the columns of a table.
 """
@@ -57,7 +57,7 @@ class _Preprocessing(TypedDict, total=False):
 
 
 def check_preprocessing(content: Any, kind: str, where: str) -> None:
-    """Raise ValueError unless this can prepare data of a kind."""
+    """Raise ValueError unless this is a valid preprocessing for a kind of data."""
     check_json(content, _Preprocessing, where)
     if kind == "table" and content and "columns" not in content:
         raise ValueError(f"{where} needs columns.")

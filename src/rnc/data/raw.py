@@ -1,8 +1,8 @@
-"""New data for a fitted model, in whatever form they are: files, tables, arrays, pictures.
+"""Read new data for a fitted model in any form: files, tables, arrays, pictures.
 
-`read_inputs` finds out which form it is. Every form ends in `inputs_from_arrays`, `ImageRows` or
-`pixels_of`, which prepare the data as those that the model was trained on. What does not fit the
-model is refused.
+`read_inputs` detects the form. Every form ends in `apply_features`, `inputs_from_arrays`,
+`ImageRows` or `pixels_of`, which prepare the data like the training data. Data that do not fit the
+model raise.
 """
 
 import glob
@@ -35,7 +35,7 @@ from rnc.data.unseen import unseen_categories
 
 _PLACE = "The data"
 FILE_KINDS: dict[str, Literal["image", "volume"]] = {"image": "image", "volume": "volume"}
-"""Kinds of data that are in a file for each sample."""
+"""Kinds of data with one file per sample."""
 _FORMS = {
     "table": "a DataFrame, rows (n, p), or a file of a table",
     "signal": "signals (n, c, l), or an .npz file of them",
@@ -56,21 +56,21 @@ def read_inputs(
     cache: str | Path | None = None,
     progress: bool = False,
 ) -> Inputs:
-    """New data, prepared as a Table's train rows were.
+    """New data, prepared as the train rows of a Table were.
 
     Args:
-        data: a file as `read_table` takes it, with or without targets; a DataFrame, a dict with a
-            value for each column, or a list of such; an array (n, p), (n, c, l), or (n, c, h, w) of
-            whole numbers from 0 to 255, or volumes (n, c, d, h, w). For images and volumes also a
-            file or a folder, for images a picture of Pillow, or an array (h, w, c). Of files,
-            folders, patterns such as "photos/*.jpg" and pictures also a list.
+        data: a file as `read_table` takes it, with or without targets. Or a DataFrame, a dict with
+            a value for each column, or a list of such dicts. Or an array (n, p), (n, c, l),
+            (n, c, h, w) of whole numbers from 0 to 255, or (n, c, d, h, w). For images and volumes
+            also a file or a folder; for images also a Pillow image or an array (h, w, c). A list
+            of files, folders, patterns such as "photos/*.jpg", or pictures is possible, too.
         preprocessing: that of the Table.
         kind: that of the Table.
-        images: the folder that file names in a table are relative to; the table's own by default,
-            and for a DataFrame the working directory.
+        images: the folder that file names in a table are relative to; by default the folder of the
+            table, and for a DataFrame the working directory.
         image_column: as for `read_table`.
-        image_size: side of the images in pixels, as for `read_table`, where the preprocessing of
-            an older version does not say it.
+        image_size: side of the images in pixels, as for `read_table`, if the preprocessing of an
+            older version lacks it.
         skip_bad: leave out image files that cannot be used, instead of raising.
         cache: as for `read_table`.
         progress: show a bar while images are decoded.
@@ -97,7 +97,7 @@ def read_inputs(
 
 
 def expand(source: str | os.PathLike[str]) -> list[Path]:
-    """The files and folders that a pattern stands for, by name; any other path as it is."""
+    """The files and folders that match a pattern, sorted by name; any other path as it is."""
     if Path(source).exists() or not glob.has_magic(str(source)):
         return [Path(source)]
     found = sorted(glob.glob(str(source), recursive=True))  # noqa: PTH207
@@ -112,7 +112,7 @@ def _is_path(item: Any) -> bool:
 
 @dataclass(frozen=True)
 class InputReader:
-    """What reads data of every form for one model."""
+    """Reads data of every form for one model."""
 
     preprocessing: dict[str, Any]
     kind: str
@@ -121,7 +121,7 @@ class InputReader:
     decoding: Decoding
 
     def paths(self, paths: Sequence[Path]) -> Inputs:
-        """Files and folders in the order given; image files that follow each other at once."""
+        """Files and folders in the given order; consecutive image files are read together."""
         parts: list[Inputs] = []
         for is_data, some in groupby(paths, sources.holds_rows):
             files = list(some)
@@ -146,7 +146,7 @@ class InputReader:
         return inputs._replace(names=names)
 
     def archive(self, file: AnyFile) -> Inputs:
-        """An .npz file."""
+        """The inputs of an .npz file."""
         arrays = read_npz(file)
         x, names = arrays.pop("x"), arrays.pop("feature_names", None)
         inputs = self._array(x, str(file), names)
@@ -155,7 +155,7 @@ class InputReader:
         return inputs._replace(columns=pd.DataFrame(given), notes=notes)
 
     def csv(self, file: NamedBytes) -> Inputs:
-        """A CSV in memory; the same as of a file on disk."""
+        """The inputs of a CSV in memory, the same as those of a file on disk."""
         cells = cells_of(self.preprocessing)
         others = self.others(csv_names(file))
         frame = read_csv(file, cells._replace(text=[*cells.text, *others]))
@@ -163,7 +163,7 @@ class InputReader:
         return self.frame(frame, str(file), columns=frame[others])
 
     def read_table(self, path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """A file of a table; its columns without a use also as text: an id 007 is no 7."""
+        """A file of a table, and its columns that the model does not use, as text: 007 is no 7."""
         cells = cells_of(self.preprocessing)
         if suffix_of(path) in CSV_SUFFIXES:
             others = self.others(csv_names(path))
@@ -187,7 +187,7 @@ class InputReader:
         folder: Path = Path(),
         columns: pd.DataFrame | None = None,
     ) -> Inputs:
-        """Rows of a table, or image files that a table names."""
+        """The inputs of the rows of a table, or of the files that they name."""
         if self.kind == "signal":
             raise self._misfit("a table")
         if frame.empty:
@@ -210,7 +210,7 @@ class InputReader:
         return inputs._replace(columns=columns.reset_index(drop=True))
 
     def image_rows(self, frame: pd.DataFrame, place: str, folder: Path) -> tuple[ImageRows, str]:
-        """The images that a table names, and the column of their names."""
+        """The files that a table names, and the name of the column that holds their names."""
         folder = folder if self.images is None else Path(self.images)
         rows = ImageRows.of(frame, self.image_column, (), folder, place)
         if rows.kind != self.kind:
@@ -223,12 +223,12 @@ class InputReader:
         return Inputs(pixels, names, rows.skipped(bad))
 
     def pictures(self, pictures: Sequence[Any] | NDArray[Any]) -> Inputs:
-        """Pictures in memory."""
+        """The inputs of pictures in memory."""
         x = pixels_of(pictures, self.preprocessing, self.decoding.image_size, _PLACE)
         return Inputs(x, np.arange(len(x)).astype(str))
 
     def array(self, data: Any) -> Inputs:
-        """Rows, signals or pixels."""
+        """The inputs of an array: rows, signals, pixels or volumes."""
         rows = self.kind == "table" and isinstance(data, list | tuple)
         try:  # a list of rows may hold texts beside numbers
             x = np.array(data, dtype=object) if rows else np.asarray(data)
@@ -242,7 +242,7 @@ class InputReader:
         self, x: NDArray[Any], place: str, feature_names: NDArray[Any] | None = None
     ) -> Inputs:
         if self.kind == "image" and x.ndim == 3:
-            # One picture, unless it may be a pile of grey ones.
+            # One picture, unless it may be a stack of grey ones.
             if x.shape[0] == self.preprocessing.get("channels", 3) or x.shape[2] in (3, 4):
                 return self.pictures([x])
             raise self._misfit(f"an array {x.shape}; one channel is x[:, None]")
@@ -263,14 +263,14 @@ class InputReader:
 
 
 def unused_notes(unused: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """What a user should know about arrays that are no columns, by their shapes."""
+    """Notes for the user about arrays that cannot be columns, from their shapes by name."""
     return tuple(f"Array {name} {shape} has no value per row." for name, shape in unused.items())
 
 
 def _with_known_categories(frame: pd.DataFrame, preprocessing: Mapping[str, Any]) -> pd.DataFrame:
-    """Numbers in a column of categories, by the texts of training: 1.0 for "1", 7 for "007".
+    """The frame with texts of training for numbers in columns of categories: "007" for 7.
 
-    pandas reads such texts as numbers where they are alone.
+    pandas reads such texts as numbers if a column holds no others.
     """
     changed = {}
     for column in preprocessing["columns"]:
@@ -284,9 +284,9 @@ def _with_known_categories(frame: pd.DataFrame, preprocessing: Mapping[str, Any]
 
 
 def _texts_by_number(categories: Sequence[str]) -> dict[float, str]:
-    """Category by its number, for those that are one."""
+    """The categories that are numbers, by number."""
     texts: dict[float, str] = {}
-    for text in sorted(categories, key=len, reverse=True):  # the plainest text comes last
+    for text in sorted(categories, key=len, reverse=True):  # the shortest text comes last and wins
         with suppress(ValueError):
             texts[float(text)] = text
     return texts

@@ -1,4 +1,4 @@
-"""Weights of rows: how much each counts in training, in the choice of epochs and in scores."""
+"""Row weights: how much each row counts in training, in choosing the epoch and in scores."""
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -8,11 +8,11 @@ from rnc.data.columns import finite_numbers
 from rnc.data.errors import DataError, first_few
 
 WEIGHT = "weight"
-"""The array of an .npz file that holds them."""
+"""The name of the array of weights in an .npz file."""
 
 
 def read_weights(frame: pd.DataFrame, name: str, place: str) -> NDArray[np.float64]:
-    """The weights in a column, finite and from 0 on: (n,)."""
+    """The weights in a column, finite and at least 0: (n,)."""
     weights = finite_numbers(frame[name], place)
     gaps = np.isnan(weights)
     if gaps.any():
@@ -35,7 +35,7 @@ def read_weights(frame: pd.DataFrame, name: str, place: str) -> NDArray[np.float
 def check_weights(
     weights: NDArray[np.float64], split: NDArray[np.str_], name: str, place: str
 ) -> None:
-    """Raise where all rows of a split weigh nothing: it would have no loss, or no score."""
+    """Raise if all rows of a split have weight 0: the split would have no loss or no score."""
     for part in dict.fromkeys(split.tolist()):
         chosen = weights[split == part]
         if not chosen.any():

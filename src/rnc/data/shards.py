@@ -1,12 +1,12 @@
-"""Data sets as others keep them: folders, shards and packed pictures -> one data frame.
+"""Read data sets in common layouts (folders, shards, packed pictures) as one data frame.
 
     photos/metadata.csv, photos/train/metadata.csv     images beside a table of their file names
     data/train-00000-of-00002.parquet                  shards of a table, its pictures inside
     train/data-00000-of-00001.arrow                    what `save_to_disk` of Hugging Face writes
     shard-000.tar                                      WebDataset: 0001.jpg, 0001.json, ...
 
-Pictures inside larger files become a column of names that `rnc.data.packed` reads. Where the
-names of folders or files say train, validation or test, and no column is called split, one is
+Pictures inside larger files become a column of names that `rnc.data.packed` reads. If no column is
+called split, but the names of folders or files say train, validation or test, such a column is
 added.
 """
 
@@ -29,7 +29,7 @@ from rnc.data.tar import TarMember, tar_members
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _SHARDS = (".tar", ".parquet", ".arrow")
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"II*\0", b"MM\0*", b"BM")
-_PICTURE = "picture"  # the column of tar shards
+_PICTURE = "picture"  # the name of the column of pictures in tar shards
 
 FileReader = Callable[[Path], pd.DataFrame]
 
@@ -40,23 +40,23 @@ def is_data_folder(folder: Path) -> bool:
 
 
 def is_image_folder(folder: Path) -> bool:
-    """Whether a folder holds image files, and tables of their names."""
+    """Whether a folder has tables of image names, such as metadata.csv."""
     return folder.is_dir() and bool(_tables(folder))
 
 
 def names_pictures(source: Path, frame: pd.DataFrame) -> bool:
-    """Whether the rows of a source are pictures by its form, whatever is asked for."""
+    """Whether the layout of a source shows that its rows are pictures."""
     return is_image_folder(source) or bool(picture_columns(frame))
 
 
 def _tables(folder: Path) -> list[Path]:
-    """Tables of image names in a folder, or in the folders of its splits."""
+    """The tables of image names in a folder and in its direct subfolders."""
     places = [folder, *sorted(path for path in folder.iterdir() if _is_open_folder(path))]
     return [place / name for place in places for name in _METADATA if (place / name).is_file()]
 
 
 def _packs(folder: Path) -> list[Path]:
-    """Shards of the first type that there is any of, up to two folders down, by name."""
+    """The shards of the first type that a folder has, up to two levels below, sorted by name."""
     for suffix in _SHARDS:
         found = (path for depth in ("*", "*/*", "*/*/*") for path in folder.glob(depth + suffix))
         if shards := sorted(path for path in found if path.is_file() and _is_shard(path, folder)):
@@ -65,7 +65,7 @@ def _packs(folder: Path) -> list[Path]:
 
 
 def _is_shard(path: Path, folder: Path) -> bool:
-    """Whether a file is part of the data: not hidden, and not what `map` of Hugging Face keeps."""
+    """Whether a file is part of the data: not hidden, and no cache of Hugging Face's `map`."""
     if path.suffix == ".arrow" and path.name.startswith("cache-"):
         return False
     return not any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -76,7 +76,7 @@ def _is_open_folder(path: Path) -> bool:
 
 
 def read_folder(folder: Path, read: FileReader) -> pd.DataFrame:
-    """All rows of a folder; names of files and pictures are relative to it."""
+    """All rows of a data folder. The names of files and pictures are relative to the folder."""
     tables = _tables(folder)
     files = tables or _packs(folder)
     frames = []
@@ -111,7 +111,7 @@ def _file_names(frame: pd.DataFrame, table: Path) -> list[str]:
 
 
 def _with_split(frame: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """The frame with a column split, if the names of folders or of the file say it."""
+    """The frame with a column split, if the name of the file or of its folders tells the split."""
     if "split" in frame:
         return frame
     words = [*file.parent.parts, re.split(r"[-_.]", file.name)[0]]
@@ -132,11 +132,11 @@ def picture_columns(frame: pd.DataFrame) -> list[str]:
 
 
 def read_arrow(source: Path, plain: FileReader) -> pd.DataFrame:
-    """A Parquet or Arrow file; `plain` reads one without pictures inside."""
+    """The rows of a Parquet or Arrow file; `plain` reads files without pictures inside."""
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-    if source.suffix.lower() == ".feather":  # of data frames, which hold no pictures
+    if source.suffix.lower() == ".feather":  # holds data frames without pictures
         return plain(source)
     if source.suffix.lower() == ".parquet":
         schema, rows = pq.read_schema(source), pq.read_metadata(source).num_rows
@@ -144,7 +144,7 @@ def read_arrow(source: Path, plain: FileReader) -> pd.DataFrame:
     else:
         try:
             table = mapped_arrow(str(source), source.stat().st_mtime_ns)
-        except pa.ArrowException:  # an older kind, or damaged
+        except pa.ArrowException:  # an older format, or damaged
             return plain(source)
         schema, rows = table.schema, len(table)
     pictures = [field.name for field in schema if _holds_pictures(source, field, table)]
@@ -180,7 +180,7 @@ def _holds_pictures(source: Path, field: Any, table: Any) -> bool:
 
 
 def _begins_with_picture(batches: Iterable[Any]) -> bool:
-    """Whether the first cell of a column that is not empty begins like a picture."""
+    """Whether the first non-empty cell of a column begins with the magic bytes of a picture."""
     cells = (cell for batch in batches for cell in batch.column(0) if cell.is_valid)
     first = next(cells, None)
     return first is not None and first.as_py().startswith(_MAGIC)
@@ -190,10 +190,10 @@ def _begins_with_picture(batches: Iterable[Any]) -> bool:
 
 
 def read_tar(source: Path) -> pd.DataFrame:
-    """A WebDataset shard: files that share a name up to its first dot are a sample.
+    """The samples of a WebDataset shard. Files with the same name up to the first dot are a sample.
 
-    Each needs one picture. The keys of its .json are columns; any other small text, such as .cls
-    or .txt, is a column called by its suffix.
+    Each sample needs one picture. The keys of its .json become columns. Any other small text, such
+    as .cls or .txt, becomes a column that is named after its suffix.
     """
     samples: dict[str, dict[str, Any]] = {}
     try:
@@ -240,7 +240,7 @@ def _take(
 
 
 def _columns(suffix: str, content: bytes, place: str) -> Iterable[tuple[str, Any]]:
-    """The columns that a file of a sample stands for; none if it is no text."""
+    """Names and values of the columns from a file of a sample; none for large or binary files."""
     if suffix == "json":
         try:
             found = json.loads(content, object_pairs_hook=lambda pairs: named_once(pairs, place))
@@ -255,7 +255,7 @@ def _columns(suffix: str, content: bytes, place: str) -> Iterable[tuple[str, Any
 
 
 def _numbers_of_texts(values: pd.Series) -> pd.Series:
-    """A column of numbers where all texts are numbers, as in .cls files."""
+    """The column as numbers if all its texts are numbers, as in .cls files; else unchanged."""
     if values.dtype.kind != "O" or values.name == _PICTURE:
         return values
     try:

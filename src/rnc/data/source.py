@@ -1,7 +1,7 @@
-"""Where labelled data are, and how they are read: a file, or a copy of one of the datasets.
+"""Where labelled data are and how to read them: a file, or a copy of one of the datasets.
 
-A `DataSource` is made from the flags of a command, kept in a run's config.json, and read again by
-whatever works on the run later.
+A `DataSource` is made from the flags of a command and kept in the config.json of a run. Later
+commands on the run use it to read the data again.
 """
 
 import dataclasses
@@ -27,16 +27,16 @@ _LEFT_OUT = (
     "volume_size",
     "intensity",
 )
-"""Fields that config.json has only where they are used: older versions do not know them."""
+"""Fields that config.json omits if they have their default: older versions do not know them."""
 _NOT_FOR_TABLES = ("source", "dataset", "dataset_options")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """A labelled file with the options of `read_table`, or a copy of a dataset with its own.
+    """A labelled file with the options of `read_table`, or a copy of a dataset with its own ones.
 
-    A file may be the source although `dataset` is named: a model that was fitted to a dataset is
-    evaluated on other data in this way.
+    The source may be a file although `dataset` is set. Then a model that was fitted to the dataset
+    is evaluated on other data.
     """
 
     source: str
@@ -71,15 +71,15 @@ class DataSource:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "DataSource":
-        """The source that config.json describes; what an older version left out is the default.
+        """The source that config.json describes. Fields that are not there get their default.
 
-        Older versions read all image files as RGB.
+        The exception is `channels` of a file: older versions read all image files as RGB.
         """
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
         return cls(**({} if fields.get("dataset") else {"channels": 3}) | fields)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that matter for this source, as config.json keeps them."""
+        """The fields that this source uses, as config.json keeps them."""
         fields = dataclasses.asdict(self)
         for name in _LEFT_OUT:
             if fields[name] == getattr(DataSource, name):
@@ -90,11 +90,11 @@ class DataSource:
 
     @property
     def end_columns(self) -> tuple[str, ...]:
-        """The columns that say between what the targets lie, beside their own."""
+        """The columns of upper ends or events of the targets."""
         return (*self.upper_column, *self.event_column)
 
     def for_columns(self, columns: Collection[str]) -> "DataSource":
-        """The same for a file with these columns: targets are exact where it has none of ends."""
+        """This source for a file with these columns. Without `end_columns`, targets are exact."""
         if set(self.end_columns) & set(columns):
             return self
         return dataclasses.replace(self, upper_column=(), event_column=())
@@ -114,13 +114,12 @@ class DataSource:
         side: int | None = None,
         resample: str = "bicubic",
     ) -> Table:
-        """Read the table for an encoder that sees images of `image_size` pixels.
+        """Read the table for an encoder that takes images of `image_size` pixels.
 
-        Decoded images are kept in the user's cache.
-        `preprocessing` is that of the fitted model, for other data than those it was fitted on
-        or, with `same_rows`, for these. `opened` is the file, if it has been read already.
-        `side` is that of decoded images, if not as `stored_side` says, and `resample` how image
-        files of a table are scaled.
+        Decoded images are kept in the user's cache. `preprocessing` is that of a fitted model, for
+        new data or, with `same_rows`, for the data that it was fitted to. `opened` is the file, if
+        it has been read already. `side` is the side of decoded images, by default `stored_side`.
+        `resample` says how image files of a table are scaled.
         """
         fit = self.fit if preprocessing is None else preprocessing.get("fit", "crop")
         decoding: dict[str, Any] = {
@@ -141,24 +140,24 @@ class DataSource:
         )
 
     def _calibrated(self, table: Table) -> Table:
-        """A dataset with calibration rows, as `read_table` takes them from files."""
+        """The table of a dataset, with its share of calibration rows."""
         split = take_calibration(
             table.split, table.y, table.names, share=self.calibration_share, group=table.group
         )
         return dataclasses.replace(table, split=split)
 
     def decided(self, table: Table) -> "DataSource":
-        """The source as config.json keeps it, with what reading this table of it decided."""
-        if self.is_copy:  # other files are evaluated by these names
+        """The source for config.json, with the targets or channels found on reading the table."""
+        if self.is_copy:  # the names by which other files are evaluated
             return dataclasses.replace(self, target=table.target_names)
-        if "fit" in table.preprocessing:  # files that come later do not change it
+        if "fit" in table.preprocessing:  # later files do not change them
             return dataclasses.replace(self, channels=table.preprocessing["channels"])
         return self
 
 
 def stored_side(image_size: int, fit: str = "crop") -> int:
-    """Side of decoded images: 8/7 of what the encoder sees, as the paper's 256 for 224.
+    """Side of decoded images: 8/7 of the encoder's image size, like the paper's 256 for 224.
 
-    With fit "pad" or "stretch" it is what the encoder sees, so that `eval_view` cuts off nothing.
+    With fit "pad" or "stretch" it is the encoder's image size, so `eval_view` cuts nothing off.
     """
     return round(image_size * 8 / 7) if fit == "crop" else image_size

@@ -1,4 +1,4 @@
-"""Files -> columns and arrays, before anything is known about what they mean.
+"""Read files as columns and arrays, before the columns have roles.
 
 Rows are numbered as a person sees them: in a CSV the header is row 1, as in a spreadsheet; in
 Parquet, NPZ and arrays the first row is 0, as in pandas and numpy.
@@ -31,23 +31,23 @@ _IMAGE_COLUMNS = ("image", "file", "path", "filename", "file_name", "img", "scan
 
 
 def is_data_file(source: str | Path) -> bool:
-    """Whether a source ends like a file that `read_table` reads, or is a folder of such."""
+    """Whether a source is a data folder, or has the suffix of a file that `read_table` reads."""
     path = Path(source)
     return is_data_folder(path) if path.is_dir() else suffix_of(path) in TABLES + ARRAYS
 
 
 def holds_rows(source: Path) -> bool:
-    """Whether new data are rows of a file or of shards, and not a folder of image files."""
+    """Whether new data are rows of a file or of shards, not a folder of image files."""
     return is_data_file(source) and not is_image_folder(source)
 
 
 def folder_of(source: Path) -> Path:
-    """What the names of files in a source are relative to."""
+    """The folder that file names in a source are relative to."""
     return source if source.is_dir() else source.parent
 
 
 def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
-    """The source, if it is a file of a known type."""
+    """The source. Raises unless it is a file of a known type or a data folder."""
     if not source.exists():
         raise DataError(f"{source} does not exist. Check the path.")
     if source.is_dir() and ".tar" in known and is_data_folder(source):
@@ -61,11 +61,11 @@ def existing(source: Path, known: Sequence[str] = TABLES + ARRAYS) -> Path:
 
 
 def read_frame(source: Path, cells: Cells = BY_LOOK, *, progress: bool = False) -> pd.DataFrame:
-    """A table of any type in `TABLE_READERS`; the index holds the row numbers for messages.
+    """A table of any type in `TABLE_READERS`; the index holds row numbers for messages.
 
-    In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are
-    ignored. By default, the decimal sign is a comma in a CSV with other separators whose numbers
-    can be read in no other way. With `progress`, a large one has a bar.
+    In a CSV, empty cells, "NA", "nan", "null", "?" and the like are gaps; empty lines are ignored.
+    By default, a comma is the decimal sign if the CSV has another separator and some number has no
+    other reading. `progress` shows a bar for a large CSV.
     """
     check_decimal(cells.decimal)
     if source.is_dir():
@@ -78,13 +78,13 @@ def read_frame(source: Path, cells: Cells = BY_LOOK, *, progress: bool = False) 
 
 
 def check_decimal(decimal: str | None) -> None:
-    """Raise for a decimal sign that is none."""
+    """Raise unless the decimal sign is a comma, a point or None."""
     if decimal not in (None, ".", ","):
         raise DataError(f"--decimal (decimal=) must be ',' or '.'; got {decimal!r}.")
 
 
 def named_columns(frame: pd.DataFrame, place: str) -> pd.DataFrame:
-    """The frame with names of text for its columns, if each is there once and there are rows."""
+    """The frame with texts as column names. Raises for repeated names, and if it is empty."""
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     check_names(frame.columns, place)
     if frame.empty:
@@ -120,13 +120,13 @@ def image_column(frame: pd.DataFrame, name: str, taken: Sequence[str], place: st
 
 
 def columns_of_files(frame: pd.DataFrame, taken: Sequence[str]) -> list[str]:
-    """The columns that look like names of files of images or volumes."""
+    """The columns that look like file names of images or volumes."""
     columns = [str(candidate) for candidate in frame.columns if candidate not in taken]
     return [name for name in columns if looks_like_files(frame[name])]
 
 
 def looks_like_files(values: pd.Series) -> bool:
-    """Whether the first values end like the names of files of images or volumes."""
+    """Whether the first values look like file names of images or volumes."""
     first = values.head(100).dropna().tolist()
     return bool(first) and all(
         isinstance(value, str)
@@ -164,7 +164,7 @@ def as_signals(x: NDArray[Any], place: str) -> NDArray[np.float32]:
 
 
 def as_volumes(x: NDArray[Any], place: str) -> NDArray[Any]:
-    """Volumes as finite float32, uint8 as it is: (n, c, d, h, w)."""
+    """Volumes as finite float32, or unchanged if they are uint8: (n, c, d, h, w)."""
     if x.shape[1] > 4 and x.shape[4] in (1, 2, 3, 4) and min(x.shape[1:4]) > x.shape[4]:
         raise DataError(
             f"{place}: x must be (n, c, d, h, w) for volumes; got {x.shape}, which looks like "
@@ -204,13 +204,13 @@ AS_ARRAYS: dict[str, Callable[[NDArray[Any], str], NDArray[Any]]] = {
     "image": as_pixels,
     "volume": as_volumes,
 }
-"""What checks the arrays of each kind that is no table, and gives them the type of a Table."""
+"""By kind other than table: the function that checks arrays and gives them the dtype of a Table."""
 
 
 def as_columns(
     x: NDArray[Any] | pd.DataFrame, names: Sequence[Any] | NDArray[Any] | None, place: str
 ) -> NDArray[Any] | pd.DataFrame:
-    """Columns named by texts (x0, x1, ... by default), rows from 0; other kinds stay."""
+    """A table as named columns (x0, x1, ... by default) with rows from 0; other kinds unchanged."""
     if isinstance(x, pd.DataFrame):
         check_names(x.columns, place)
         return x.set_axis([str(name) for name in x.columns], axis=1).reset_index(drop=True)
@@ -218,7 +218,7 @@ def as_columns(
         return x
     if x.dtype.kind not in "biufmMUSTO":
         raise DataError(f"{place}: x must hold numbers, texts or dates; got {x.dtype}.")
-    x = x.astype(x.dtype.newbyteorder("="), copy=False)  # pandas knows this machine's order only
+    x = x.astype(x.dtype.newbyteorder("="), copy=False)  # pandas needs this machine's byte order
     names = [f"x{i}" for i in range(x.shape[1])] if names is None else [str(name) for name in names]
     if len(names) != x.shape[1]:
         raise DataError(f"{place}: {len(names)} feature names for x with {x.shape[1]} columns.")

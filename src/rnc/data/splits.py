@@ -1,13 +1,13 @@
 """Splits into train, val and test: drawn with a seed, or given and checked.
 
-A fourth split, calibration, holds rows that nothing learns from or chooses by: intervals of
-predictions are made from their errors.
+A fourth split, calibration, is used neither for training nor for choosing a model. Prediction
+intervals are made from its errors.
 
 A seeded split is stratified on the target: rows are sorted by the target, cut into bins of equal
-size, and every bin is shared out by the same fractions. Several targets are sorted by the sum of
-their ranks; a target that falls while the first one rises is reversed. The draw hashes the seed and
-each row's name. So the order of the rows does not matter if names do not depend on it, as the names
-of files do not.
+size, and every bin is divided by the same fractions. Several targets are sorted by the sum of their
+ranks; a target that falls while the first one rises is reversed. The draw hashes the seed and the
+name of each row. So the order of the rows does not matter if their names do not depend on it: file
+names, for example.
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,18 @@ from rnc.data.errors import DataError
 from rnc.data.names import NumberedRows
 
 SPLITS = ("train", "val", "test")
-"""Those that a run needs."""
+"""The splits that every run needs."""
 CALIBRATION = "calibration"
 PARTIAL = "partial"
-"""Training rows whose targets are missing or known in part: docs/labels.md says who sees them."""
+"""Training rows whose targets are missing or known in part; docs/labels.md says what uses them."""
 PARTIAL_TEST = "test-part"
-"""Test rows whose targets are known in part: `rnc.run.partial_scores` scores what can be."""
+"""Test rows whose targets are known in part. They are scored by `rnc.run.partial_scores`."""
 EXACT_SPLITS = (*SPLITS, CALIBRATION)
-"""Those whose rows have exact targets, so that there are errors of them."""
+"""The splits whose rows have exact targets, so that errors can be computed."""
 ALL_SPLITS = (*EXACT_SPLITS, PARTIAL, PARTIAL_TEST)
 
 FRACTIONS = (0.7, 0.1, 0.2)
-"""Shares of the three in a seeded split, unless others are asked for."""
+"""The default shares of train, val and test in a seeded split."""
 
 _SYNONYMS = {
     "train": ("train", "training"),
@@ -59,11 +59,11 @@ def make_split(
 
     Args:
         y: targets (n, t).
-        names: what identifies each row; its number, if left out.
+        names: an identifier of each row; by default its number.
         group: one value per row (a person, a patient, a camera): rows that share it stay together.
-            Fractions and balance are then as near as whole groups allow.
+            Fractions and balance are then only as exact as whole groups allow.
         fractions: shares of train, val and test; a share of 0 leaves that split empty.
-        seed: another seed, another split.
+        seed: the seed of the draw.
 
     >>> split = make_split(np.arange(100.0)[:, None])
     >>> [int((split == name).sum()) for name in SPLITS]
@@ -98,15 +98,15 @@ def take_calibration(
     group: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> NDArray[np.str_]:
-    """The split with a share of its training rows in "calibration", drawn as `make_split` draws.
+    """The split with a share of its training rows moved to "calibration", drawn by `make_split`.
 
     Args:
-        split: of every row, (n,).
+        split: the split of every row, (n,).
         y: targets (n, t).
-        names: what identifies each row.
-        share: of the training rows; 0 leaves the split as it is.
+        names: an identifier of each row.
+        share: the share of the training rows; 0 leaves the split as it is.
         group: rows that share a value stay together.
-        seed: of the draw.
+        seed: the seed of the draw.
 
     >>> split, y = np.repeat(["train", "val"], [50, 10]), np.arange(60.0)[:, None]
     >>> split = take_calibration(split, y, range(60), share=0.2)
@@ -153,12 +153,12 @@ def _by_row(
     """Share out bins of rows with similar targets, each in a random order."""
     n = len(order)
     bins = np.empty(n, int)
-    # As many bins as have a row of the smallest split each.
+    # The largest number of bins that each get a row of the smallest split.
     count = int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
     bins[order] = np.arange(n) * count // n
     counts = _counts(n, shares)
     labels = np.repeat(np.arange(3), counts)
-    # Every split's labels lie evenly along 0..1, so every bin gets its share of each.
+    # The labels of each split lie evenly along 0..1, so every bin gets its share of each split.
     along = np.concatenate([(np.arange(k) + 0.5) / k for k in counts if k])
     split = np.empty(n, int)
     split[np.lexsort((draws, bins))] = labels[np.argsort(along, kind="stable")]
@@ -183,7 +183,7 @@ def _by_group(
     for done, g in enumerate(np.lexsort((draws, -size))):
         excess = ((2 * (given - due) + held[g]) * held[g]).sum(axis=1) / shares[used]
         empty = given.sum(axis=1) == 0
-        if n_groups - done <= empty.sum():  # one group left for each split that has none
+        if n_groups - done <= empty.sum():  # only as many groups left as empty splits
             excess[~empty] = np.inf
         choice = int(excess.argmin())
         given[choice] += held[g]
@@ -201,7 +201,7 @@ def _ordering(y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _draws(names: Sequence[Any] | NDArray[Any] | NumberedRows, seed: int) -> NDArray[np.uint64]:
-    """A random number for every name, the same for the same seed."""
+    """A pseudorandom number for every name, which depends only on the name and the seed."""
     salt = f"{seed}:"
     text = ((salt + str(name)).encode() for name in names)
     drawn = (int.from_bytes(blake2b(t, digest_size=8).digest()) for t in text)
@@ -209,7 +209,7 @@ def _draws(names: Sequence[Any] | NDArray[Any] | NumberedRows, seed: int) -> NDA
 
 
 def _counts(n: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Rows of each split: n by the shares, and at least one where a share is not 0."""
+    """The number of rows of each split, by its share of n; at least one unless the share is 0."""
     counts = np.maximum(np.floor(n * shares), shares > 0).astype(np.int64)
     while counts.sum() < n:
         counts[np.argmax(n * shares - counts)] += 1
@@ -231,7 +231,7 @@ def _checked_fractions(fractions: Sequence[float]) -> NDArray[np.float64]:
 
 
 def check_shares(fractions: Sequence[float] | None) -> None:
-    """Raise if a file is to be split without rows of train, val or test."""
+    """Raise if a share is 0: a run on a file needs rows in train, val and test."""
     if fractions is not None and 0 in fractions:
         raise DataError(
             f"fractions must be above 0 for train, val and test: a run needs rows of each; got "
@@ -247,11 +247,11 @@ def check_split(
     column: str = "split",
     needed: Sequence[str] = SPLITS,
 ) -> NDArray[np.str_]:
-    """A given split as train, val and test; every row must have one, and no needed one be empty.
+    """A given split in the words of EXACT_SPLITS. Raises for other values.
 
-    The values are train, val, test, calibration or a synonym (training; valid, validation, dev;
-    testing; cal). For messages, `rows` are the numbers of the rows, `place` the file and `column`
-    the column.
+    The values are train, val, test, calibration or a synonym (training; valid, validation, dev,
+    development; testing; cal). Raises, too, if a needed split has no rows. Row numbers `rows`, the
+    file `place` and the name `column` are for messages.
 
     >>> check_split(["Train", "dev", "test"], [2, 3, 4], "t.csv").tolist()
     ['train', 'val', 'test']
@@ -267,7 +267,7 @@ def check_split(
 
 
 def split_word(value: Any) -> str | None:
-    """train, val, test or calibration for a word that means one of them, else None."""
+    """train, val, test or calibration for a word that means one of them; else None."""
     return _WORDS.get(str(value).strip().lower())
 
 

@@ -1,9 +1,9 @@
-"""What identifies the content of a file: a hash, taken again only when it may have changed.
+"""Hash the contents of files. A file is hashed again only if it may have changed.
 
-Size, time of change (mtime) and time of the last change of any kind (ctime) are looked at first: if
-all three are as they were, the content is taken to be the same. Nobody can set ctime, so that a
-file which was replaced by one of the same size and mtime, as `cp -p`, `rsync` and archives do, is
-noticed. Where ctime is the time of creation (Windows), such a file is not noticed.
+Size, mtime (last change of the content) and ctime (last change of any kind) are compared first. If
+all three are unchanged, the content is assumed to be unchanged. Programs cannot set ctime. So a
+file is noticed that was replaced by one of the same size and mtime, as by `cp -p`, `rsync` or an
+archive. On Windows, ctime is the time of creation, and such a file is not noticed.
 """
 
 import hashlib
@@ -21,22 +21,22 @@ from rnc.data.images import reader_threads
 from rnc.data.packed import member_bytes, member_of
 
 _TASK = 64  # files per task of a thread
-_COARSE = 2 * 10**9  # nanoseconds: a file may change again within a tick of its clock
+_COARSE = 2 * 10**9  # nanoseconds: a file may change again within one tick of its clock
 
 
 class Stamp(NamedTuple):
-    """A file as it was when its content was hashed; a size of -1 is a file that cannot be read."""
+    """A file as it was when its content was hashed. Size -1 means that it cannot be read."""
 
     file: str
     size: int
     mtime_ns: int
     ctime_ns: int = -1
-    """-1 if the file had changed just before, so that the times prove nothing."""
+    """-1 if the file had changed just before: then equal times do not prove equal content."""
     digest: str = ""
 
 
 def stamps_of(files: Sequence[str | Path], known: Mapping[str, Stamp]) -> list[Stamp]:
-    """Stamps of all files in order; those that are as a known stamp says are not read."""
+    """Stamps of all files in order. Files that match their known stamp are not read."""
     stamps = [_status(file) for file in files]
     for i, stamp in enumerate(stamps):
         old = known.get(stamp.file)
@@ -51,13 +51,13 @@ def stamps_of(files: Sequence[str | Path], known: Mapping[str, Stamp]) -> list[S
 def digests_of(files: Sequence[str | Path]) -> list[str]:
     """A hash of the content of every file, "" for one that cannot be read."""
     tasks = (files[i : i + _TASK] for i in range(0, len(files), _TASK))  # a task takes 1 KB
-    with ThreadPoolExecutor(reader_threads()) as pool:  # reading and hashing release the lock
+    with ThreadPoolExecutor(reader_threads()) as pool:  # reading and hashing release the GIL
         parts = pool.map(lambda names: [_digest(name) for name in names], tasks)
         return [digest for part in parts for digest in part]
 
 
 def copies(digests: Sequence[str]) -> list[list[int]]:
-    """Positions of files with the same content, for every content that is there twice or more.
+    """Positions of files with the same content, one list for each content that is repeated.
 
     >>> copies(["a", "b", "a", "", ""])
     [[0, 2]]

@@ -1,10 +1,10 @@
-"""New data for a fitted model a piece at a time, so that memory does not grow with them.
+"""Read new data for a fitted model in pieces, so that memory does not grow with the data.
 
-`stream_inputs` gives what `read_inputs` gives for files, in pieces. Image files are decoded as they
-are needed; a CSV of columns and an .npz file of signals are read in chunks. Other files, and
-several of them, are read whole and cut into pieces. Some tables show only as a whole how they are
-to be read: text among numbers, commas in numbers, cells that do not fit the model. Then
-`NeedsWhole` is raised, and the same call with `whole=True` reads them so.
+`stream_inputs` gives the inputs of `read_inputs` for files, in pieces. Image files are decoded as
+they are needed. A CSV of columns and an .npz file of signals are read in chunks. Other files, and
+several of these, are read whole and cut into pieces. Some tables can only be read as a whole: those
+with text among numbers, commas in numbers or cells that do not fit the model. They raise
+`NeedsWhole`, and the same call with `whole=True` reads them.
 """
 
 import zipfile
@@ -26,7 +26,7 @@ from rnc.data.raw import FILE_KINDS, InputReader, unused_notes
 from rnc.data.unseen import UnseenCategories
 
 BATCH = 256
-"""Rows that a network sees at once. Pieces hold whole batches, so that numbers do not depend on
+"""Rows in a batch of the network. Pieces hold whole batches, so that predictions do not depend on
 how the data were cut."""
 PIECE_BYTES = 2**25
 _NUMBERS = "iuf"
@@ -37,19 +37,19 @@ class NeedsWhole(Exception):
 
 
 class Piece(NamedTuple):
-    """Some rows, and where they are."""
+    """Some of the rows, with the progress so far."""
 
     inputs: Inputs
     done: int
-    """Rows so far."""
+    """Number of rows so far."""
     total: int
-    """Of all rows; while a file is read, as it seems."""
+    """Number of all rows; an estimate while a CSV is read."""
 
 
 def stream_inputs(
     paths: Sequence[Path], reader: InputReader, *, whole: bool = False
 ) -> Iterator[Piece]:
-    """The rows of files in pieces of whole batches; the last piece has the notes."""
+    """The rows of files in pieces of whole batches. The last piece has the notes."""
     files = [sources.holds_rows(path) for path in paths]
     path = paths[0]
     kind = FILE_KINDS.get(reader.kind)
@@ -70,12 +70,12 @@ def stream_inputs(
 
 
 def _rows_of(row_bytes: int) -> int:
-    """Rows of a piece: as many batches as PIECE_BYTES hold."""
+    """Rows of a piece: the whole batches that fit into PIECE_BYTES, at least one."""
     return BATCH * max(1, PIECE_BYTES // (BATCH * max(1, row_bytes)))
 
 
 def _cut(inputs: Inputs) -> Iterator[Piece]:
-    """Inputs that are in memory already."""
+    """Inputs in memory, cut into pieces."""
     n, step = len(inputs.x), _rows_of(inputs.x[:1].nbytes)
     for start in range(0, n, step):
         stop = min(start + step, n)
@@ -96,14 +96,17 @@ def _part(inputs: Inputs, start: int, stop: int, *, is_last: bool) -> Inputs:
 
 
 def _image_table(path: Path, reader: InputReader) -> Iterator[Piece]:
-    """The images that a table names; the table itself is small beside them."""
+    """The images that a table names. The table itself is small, so it is read whole."""
     frame, columns = reader.read_table(sources.existing(path, sources.TABLES))
     rows, used = reader.image_rows(frame, str(path), sources.folder_of(path))
     return _images(rows, columns.drop(columns=used).reset_index(drop=True), reader)
 
 
 def _images(rows: ImageRows, columns: pd.DataFrame, reader: InputReader) -> Iterator[Piece]:
-    """Decoded images, without the bad ones; after one, the rest are only looked at."""
+    """Decoded images, without bad ones. Unless these are skipped, the first one ends the pieces.
+
+    The other images are then decoded only to name all bad ones in the error.
+    """
     n, step = len(rows.files), BATCH
     bad: dict[int, str] = {}
     skip_bad = reader.decoding.skip_bad
@@ -148,7 +151,7 @@ def _csv(path: Path, reader: InputReader) -> Iterator[Piece]:
         try:
             inputs = reader.frame(frame, str(path), path.parent, frame[others])
         except DataError as error:
-            raise NeedsWhole from error  # the message counts all rows
+            raise NeedsWhole from error  # so that the message counts all rows
         unseen.add(frame)
         done += len(frame)
         yield Piece(inputs._replace(notes=()), done, max(done, round(done / max(share, 1e-9))))
@@ -162,7 +165,7 @@ def _csv(path: Path, reader: InputReader) -> Iterator[Piece]:
 
 
 def _signals(path: Path, reader: InputReader) -> Iterator[Piece]:
-    """Rows of the array x of an .npz file, as they are unpacked."""
+    """Rows of the array x of an .npz file, read while it is unpacked."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open("x.npy") as file:
             version = np.lib.format.read_magic(file)
@@ -188,7 +191,7 @@ def _signals(path: Path, reader: InputReader) -> Iterator[Piece]:
                 notes = unused_notes(unused) if stop == shape[0] else ()
                 yield Piece(inputs._replace(names=names, columns=part, notes=notes), stop, shape[0])
     except (DataError, OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
-        raise NeedsWhole from error  # the message is that of the whole file
+        raise NeedsWhole from error  # reading the whole file raises a better message
 
 
 # -------------------------------------------------------------------------------------- batches
@@ -201,7 +204,7 @@ def _in_batches(pieces: Iterable[Piece]) -> Iterator[Piece]:
         if held is not None:
             piece = piece._replace(inputs=_joined(held.inputs, piece.inputs))
         held = piece
-        ready = (len(held.inputs.x) - 1) // BATCH * BATCH  # something is left for the last
+        ready = (len(held.inputs.x) - 1) // BATCH * BATCH  # leaves rows for the last piece
         if ready > 0:
             n = len(held.inputs.x)
             yield held._replace(inputs=_part(held.inputs, 0, ready, is_last=False))

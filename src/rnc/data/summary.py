@@ -1,4 +1,4 @@
-"""In words: which columns of a table are used as what, which are not, and which give the answer."""
+"""Describe a table in words: how columns are used, which labels are known, which columns leak."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 12
 _TYPES = {"number": "numbers", "category": "categories", "date": "dates", "boolean": "yes/no"}
-_SAME = 1 - 1e-6  # correlation of float32 inputs with a target that is computed from them
+_SAME = 1 - 1e-6  # above this correlation, a float32 input counts as equal to a target
 _FEWEST_ROWS = 5
 
 
 def column_lines(
     preprocessing: dict[str, Any], gap_cells: Mapping[str, Sequence[str]] | None = None
 ) -> list[str]:
-    """A line per type: the columns of this type, or why they are not used.
+    """Lines about the columns: those of each type, those with gaps, and those not used.
 
-    `gap_cells` are texts that were read as gaps, by column, as a Table has them.
+    `gap_cells` has texts that were read as gaps, by column, as a Table has them.
 
     >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": True}
     >>> column_lines({"columns": [fitted], "left_out": {"id": "counts the rows"}})
@@ -48,7 +48,7 @@ def column_lines(
 
 
 def label_lines(ends: NDArray[np.float64], names: Sequence[str]) -> list[str]:
-    """A line per target: how many are exact, intervals, censored or missing, of ends (n, t, 2).
+    """A line per target: how many rows are exact, intervals, censored or missing in ends (n, t, 2).
 
     >>> ends = np.array([[[3, 3]], [[2, 5]], [[90, np.inf]], [[-np.inf, np.inf]]])
     >>> label_lines(ends, ["age"])
@@ -69,9 +69,9 @@ def label_lines(ends: NDArray[np.float64], names: Sequence[str]) -> list[str]:
 
 
 def leaks(table: "Table") -> list[tuple[str, str]]:
-    """Numbers that are a target but for a factor and an offset in the train rows, with the target.
+    """Number columns that equal a target up to factor and offset in train rows, with the target.
 
-    Whoever has such a column has the answer: it is rarely known for new samples.
+    Such a column gives the target away, and it is rarely known for new samples.
     """
     rows, found = table.rows("train"), []
     inputs = [
@@ -106,6 +106,6 @@ def _shown(column: dict[str, Any]) -> str:
 
 
 def _line(title: str, words: list[str], between: str = ", ") -> str:
-    """A line of the first words and how many more there are; "" without any."""
+    """A line with the first words and the number of further ones; "" if there are none."""
     more = f"{between}and {len(words) - _MOST_LISTED} more" if len(words) > _MOST_LISTED else ""
     return f"{title}: {between.join(words[:_MOST_LISTED])}{more}" if words else ""

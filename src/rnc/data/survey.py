@@ -1,4 +1,4 @@
-"""What image files are like, by their headers, before any is decoded."""
+"""Survey image files by their headers, before any is decoded."""
 
 import warnings
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from PIL import Image
 from rnc.data.images import readable_formats, reader_threads
 from rnc.data.packed import opened_picture
 
-_SURVEYED = 1000  # headers that stand for all
-_NOTABLE = 0.1  # share of the area, and of the files, below which a cut needs no word
+_SURVEYED = 1000  # headers that are read as a sample of all
+_NOTABLE = 0.1  # a cut of less than this share of the area, or of the files, needs no note
 
 
 class Survey(NamedTuple):
-    """What the headers say; files that cannot be read do not count."""
+    """The result of a survey. Files that cannot be read do not count."""
 
     grey: bool = False
     """Whether every file is grey."""
@@ -27,7 +27,7 @@ class Survey(NamedTuple):
     """Share of their area that these lose, on average."""
 
     def note(self) -> str | None:
-        """What a user should know about fit "crop" on these files, if they lose much by it."""
+        """A note for the user if fit "crop" cuts off much of these files; else None."""
         if self.clipped < _NOTABLE:
             return None
         return (
@@ -38,7 +38,7 @@ class Survey(NamedTuple):
 
 
 def survey(files: Sequence[str | Path]) -> Survey:
-    """Look at up to 1,000 files, and at the others only while all of them are grey."""
+    """Survey up to 1,000 files. The others are read only while all files so far are grey."""
     chosen = np.unique(np.linspace(0, len(files) - 1, _SURVEYED).astype(int))
     rest = np.setdiff1d(np.arange(len(files)), chosen)
     with warnings.catch_warnings(), ThreadPoolExecutor(reader_threads()) as pool:
@@ -66,7 +66,7 @@ def _header(file: str | Path) -> _Header | None:
     try:
         with Image.open(opened_picture(file), formats=readable_formats()) as image:
             return _Header(image.mode, image.size)
-    except Exception:  # what a broken file makes Pillow raise is not limited to a few
+    except Exception:  # Pillow raises many types of errors for broken files
         return None
 
 

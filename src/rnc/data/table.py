@@ -1,4 +1,4 @@
-"""Labelled data of any kind -> a Table: every row checked, split and ready for a network.
+"""Turn labelled data of any kind into a Table: every row checked, split and ready for a network.
 
     read_table         from a file: a table (with or without images) or an .npz file
     table_from_arrays  from numpy arrays or a DataFrame
@@ -51,27 +51,27 @@ class Table:
     split: NDArray[np.str_]
     """"train", "val", "test", "calibration", "partial" or "test-part" for every row."""
     names: NDArray[np.str_] | NumberedRows
-    """What identifies each row: its file name or number."""
+    """An identifier of each row: its file name or number."""
     subgroup: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """Further columns, for scores per value and for colours."""
+    """Further columns, for scores per value and for colours in figures."""
     preprocessing: dict[str, Any] = field(default_factory=dict)
-    """What `read_inputs` needs to prepare new data; JSON holds it."""
+    """What `read_inputs` needs to prepare new data, as JSON types."""
     skipped: tuple[Skipped, ...] = ()
-    """Rows that were left out, and why."""
+    """Rows that were left out, with the reasons."""
     raw: pd.DataFrame | None = None
-    """The feature columns as they were before preprocessing; None for other kinds. Its index holds
-    positions of rows, in large tables without those of train rows: see `rnc.data.originals`."""
+    """The feature columns before preprocessing; None for other kinds. The index holds positions of
+    rows. Large tables lack their train rows: see `rnc.data.originals`."""
     notes: tuple[str, ...] = ()
-    """What a user should know about how the data were read."""
+    """Notes for the user about how the data were read."""
     group: NDArray[Any] | None = None
-    """Which rows belong together, as those of a person; None if each stands alone."""
+    """The group of each row, such as a person; None if every row stands alone."""
     gap_cells: dict[str, list[str]] = field(default_factory=dict)
-    """By column of numbers or dates: texts that were read as gaps, and where they are."""
+    """Texts that were read as gaps and where they are, by column of numbers or dates."""
     weight: NDArray[np.float64] | None = None
-    """What each row counts, (n,), from 0 on; None if all count alike."""
+    """The weight of each row, (n,), at least 0; None if all count equally."""
     ends: NDArray[np.float64] | None = None
-    """Between what each target lies, (n, t, 2), equal where it is exact; then y is NaN where it is
-    not, in rows of the splits "partial" and "test-part". None if all are exact."""
+    """Lower and upper ends of the targets, (n, t, 2), equal for exact ones. Others are NaN in y, in
+    rows of the splits "partial" and "test-part". None if all targets are exact."""
 
     def __post_init__(self) -> None:
         columns = {"y": self.y, "split": self.split, "names": self.names, **self.subgroup}
@@ -101,7 +101,7 @@ class Table:
 
     @property
     def sizes(self) -> Sizes:
-        """How many rows there are to train on: labelled ones, and those that an encoder may see."""
+        """The numbers of training rows: with exact targets, for an encoder, and known in part."""
         labelled = len(self.rows("train"))
         return Sizes(labelled, labelled + len(self.rows(PARTIAL)), len(self.ranged_rows))
 
@@ -160,53 +160,53 @@ def read_table(
     """Read labelled data from a file.
 
     An .npz file holds x, y (n,) or (n, t), and may hold group, split, weight, target_names,
-    feature_names and further arrays of n values; each is a column by its name. The columns of y are
-    named by target_names, or y, or y0, y1, ... if there are several.
+    feature_names and further arrays of n values, each a column with its name. The columns of y are
+    called as target_names says; by default y, or y0, y1, ... if there are several.
 
     Args:
         source: a .csv, .tsv or .txt file, the first two also as .gz; .parquet, .feather, .arrow,
             .json, .jsonl, .xlsx (extra: excel) or .npz, a DataFrame, or what `open_data` returns.
-        target: one or several columns to predict; an .npz file's y if left out.
+        target: one or several columns to predict; by default the y of an .npz file.
         images: the folder of the images, or of the scans (`rnc.data.volumes`), that a table names.
-        image_column: the column of file names; "auto" takes the first whose values end like
-            images, or that is called image, file or path. If a column is named and `images` is
+        image_column: the column of file names; "auto" takes the first whose values look like image
+            files, or that is called image, file or path. If a column is named and `images` is
             left out, the files are looked for beside the table.
-        feature_columns: columns to predict from; by default all that have no other use. What
-            becomes of each is in docs/data.md. One that is named here and cannot be used raises;
-            by default it is left out, which `Table.preprocessing["left_out"]` says.
+        feature_columns: columns to predict from; by default all that have no other use. How each is
+            encoded is in docs/data.md. An unusable column raises if it is named here; by default it
+            is left out and listed in `Table.preprocessing["left_out"]`.
         exclude_columns: columns not to predict from.
-        split_column: the column of train, val, test; None takes one named "split" that holds such
-            words. "none" makes a seeded split whatever the columns.
+        split_column: the column of train, val, test; None takes one called "split" that holds such
+            words. "none" always makes a seeded split.
         group_column: rows that share a value (person, patient, camera) stay in one split; None
             takes the array "group" of an .npz file.
         subgroup_columns: columns to keep for scores per value. They stay features, too, unless
             `feature_columns` leaves them out.
-        weight_column: what each row counts in losses, choices and scores, from 0 on; never a
-            feature. None takes the array "weight" of an .npz file.
+        weight_column: the weight of each row, at least 0, in losses, model choice and scores; never
+            a feature. None takes the array "weight" of an .npz file.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
-        calibration_share: share of the training rows that intervals are calibrated on instead.
-        decimal: the decimal sign of numbers that are texts, "," or "."; by default by their look.
+        calibration_share: share of the training rows that is set aside to calibrate intervals.
+        decimal: the decimal sign of numbers that are texts, "," or "."; inferred by default.
         drop_missing: leave out rows without a target, instead of raising.
-        unlabelled: "use" trains encoders on rows without a target, "drop" is `drop_missing`.
-        partial_labels: cells of targets may be >90, <5 or 20-29: encoders train on these, too.
+        unlabelled: "use" trains encoders on rows without a target, "drop" leaves them out.
+        partial_labels: cells of targets may be >90, <5 or 20-29, and are used in training, too.
         upper_column: upper ends of the targets, whose own columns then have the lower ones; an
             empty cell is an open end.
-        event_column: whether each target, a time, is that of the event (1), or the event was not
-            seen until then (0): it is later. For these four see docs/labels.md.
+        event_column: for each target, a time: 1 if the event was seen then, 0 if it was not seen
+            until then. docs/labels.md explains these last four.
         skip_bad: leave out images that cannot be used, instead of raising.
         image_size: side of the square that every image file becomes, in pixels. Arrays keep theirs.
         fit: how an image file becomes a square: "crop" keeps its middle, "pad" adds mid-grey bars,
             "stretch" changes its proportions.
         channels: 3 makes image files RGB, 1 grey; None makes them grey if all of them are.
         resample: bicubic or bilinear: how image files are scaled.
-        volume_size: side of the cube that every file of a volume becomes, in voxels.
-        intensity: of such a file: "keep" leaves it; "scan" has mean 0 and deviation 1 in each scan.
+        volume_size: side of the cube that every volume file becomes, in voxels.
+        intensity: for volume files: "keep" or "scan", which gives each scan mean 0 and deviation 1.
         cache: folder for decoded images; None keeps them in memory.
         progress: show a bar while a large CSV is read and while images are decoded.
         preprocessing: that of a fitted Table, to evaluate a model on other data: nothing is
             learned from the rows, and all are "test" unless `split_column` is given.
-        same_rows: the preprocessing was learned from these rows: they are split as they were then.
+        same_rows: the preprocessing was learned from these rows, which get the same split as then.
     """
     check_shares(fractions)
     opened = source if isinstance(source, OpenedData) else None
@@ -274,7 +274,7 @@ def table_from_arrays(
     upper: NDArray[Any] | pd.DataFrame | pd.Series | Sequence[Any] | None = None,
     event: NDArray[Any] | pd.DataFrame | pd.Series | Sequence[Any] | None = None,
 ) -> Table:
-    """Make a table of arrays; the arguments are as for `read_table`, and given as values.
+    """Make a Table from arrays. Where `read_table` takes names of columns, this takes values.
 
     Args:
         x: columns (n, p) or a DataFrame, signals (n, c, l), volumes (n, c, d, h, w), or images
@@ -282,19 +282,19 @@ def table_from_arrays(
         y: targets (n,) or (n, t).
         target_names: names of the t targets; y, or y0, y1, ..., by default.
         feature_names: names of the p columns; x0, x1, ... by default.
-        names: what identifies each row; its number by default.
+        names: an identifier of each row; its number by default.
         split: train, val, test or calibration for each row; by default a seeded split is made.
         group: rows that share a value stay in one split.
         subgroup: further columns, for scores per value.
-        weight: what each row counts, from 0 on.
+        weight: the weight of each row, at least 0.
         split_seed: seed of the split.
         fractions: as for `read_table`; a share may be 0.
         calibration_share: as for `read_table`.
         drop_missing: leave out rows without a target, instead of raising.
         unlabelled: as for `read_table`.
-        partial_labels: likewise.
+        partial_labels: as for `read_table`.
         upper: upper ends of the targets, in the shape of y, which then has the lower ones.
-        event: whether the event of a time was seen, in the shape of y.
+        event: whether the event of each time was seen, in the shape of y.
 
     >>> table = table_from_arrays(np.random.rand(50, 3), np.arange(50))
     >>> table.kind, table.x.shape, table.y.shape, len(table.rows("train"))
@@ -387,7 +387,7 @@ def _names_images(
     path: Path,
     frame: pd.DataFrame,
 ) -> bool:
-    """Whether rows name images: asked for, needed by the fitted model, or a data set of images."""
+    """Whether rows name images: the user or the fitted model asks for it, or the layout tells."""
     asked = images is not None or image_column != "auto"
     asked = asked or names_pictures(path, frame)
     if preprocessing is None:

@@ -1,6 +1,6 @@
-"""Where the files of a tar archive are: ten times as fast as `tarfile`, for millions of small ones.
+"""Find the files in a tar archive, ten times as fast as `tarfile`: shards hold millions of them.
 
-Plain files of the formats v7, ustar, GNU and pax; folders, links and devices are passed over.
+This reads plain files of the formats v7, ustar, GNU and pax. It skips folders, links and devices.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class TarMember(NamedTuple):
 
 
 def tar_members(archive: mmap | bytes) -> Iterator[TarMember]:
-    """All plain files in order; raises ValueError for what is no whole tar archive."""
+    """All plain files in order. Raises ValueError if the archive is damaged or cut off."""
     place, name, size = 0, None, None
     while True:
         header = archive[place : place + _BLOCK]
@@ -48,7 +48,10 @@ def tar_members(archive: mmap | bytes) -> Iterator[TarMember]:
 
 
 def _check(header: bytes, place: int) -> None:
-    """Raise unless the sum of the bytes is what the header says, with blanks in its place."""
+    """Raise if the checksum of a header is wrong, or if its file is sparse.
+
+    The checksum is the sum of the bytes, with blanks in place of the checksum itself.
+    """
     told = _number(header[148:156])
     if sum(header) - sum(header[148:156]) + 8 * 32 != told:
         raise ValueError(f"byte {place} begins no file")
@@ -78,7 +81,7 @@ def _text(field: bytes) -> str:
 
 
 def _pax(content: bytes, name: str | None, size: int | None) -> tuple[str | None, int | None]:
-    """Name and size as records of pax say them: "LENGTH KEY=VALUE" and a new line each."""
+    """Name and size from pax records, each "LENGTH KEY=VALUE" and a newline; else those given."""
     while content:
         length, _, rest = content.partition(b" ")
         if not length.isdigit() or not 0 < int(length) <= len(content):

@@ -1,4 +1,4 @@
-"""Targets that are known in part, as people write them: `>90`, `<5`, `20-29`, or nothing.
+"""Read targets that are known in part, as people write them: `>90`, `<5`, `20-29`, or nothing.
 
     34                          exact
     >90  >=90  90+              at least 90
@@ -6,9 +6,9 @@
     20-29  20..29  20 to 29     from 20 to 29; brackets around two numbers, too: [20, 29)
     (an empty cell)             missing
 
-Ends count as written, open or closed: an order that needs the difference is not certain anyway.
-Two columns may hold the ends instead (`ends_of_columns`), or a time and whether it was the event's
-(`ends_of_times`): the time of an event that was not seen is at least that.
+Open and closed ends are treated alike: an order that depends on the difference is not certain
+anyway. Instead, two columns may hold both ends (`ends_of_columns`), or a time and whether the event
+was seen then (`ends_of_times`). If it was not seen, its time is at least that.
 """
 
 import re
@@ -30,19 +30,19 @@ _FORMS = (
     (re.compile(rf"({_NUMBER})\s*(?:[-\u2010-\u2015]|\.\.|to)\s*({_NUMBER})"), (0, 1)),
     (re.compile(rf"[\[(]\s*({_NUMBER})\s*[,;]\s*({_NUMBER})\s*[\])]"), (0, 1)),
 )
-"""What a cell may look like, and which of its numbers is the lower and the upper end."""
+"""Patterns of cells, with the positions of the lower and the upper end among their numbers."""
 SYNTAX = "a number, >90, <5, 20-29 or an empty cell"
 
 
 class Ends(NamedTuple):
-    """Between what each target lies: (n,) each; infinite where open, equal where exact."""
+    """Lower and upper ends of a target, (n,) each: infinite if open, equal if exact."""
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
 
 
 def ends_of_cells(values: pd.Series, place: str, decimal: str | None = None) -> Ends:
-    """The ends of targets in one column, of numbers or text with this decimal sign."""
+    """The ends of a target in one column of numbers or texts with this decimal sign."""
     if decimal == ",":
         values = values.map(lambda cell: with_points(cell) if isinstance(cell, str) else cell)
     numbers, is_text = as_numbers(values)
@@ -69,7 +69,7 @@ def ends_of_cells(values: pd.Series, place: str, decimal: str | None = None) -> 
 
 
 def read_cell(text: str) -> tuple[float, float] | None:
-    """Between what a target lies that is written so; None if it is not understood.
+    """The lower and the upper end that a text stands for; None if it is not understood.
 
     >>> read_cell(">90"), read_cell("20 - 29"), read_cell("-5--2"), read_cell("ten")
     ((90.0, inf), (20.0, 29.0), (-5.0, -2.0), None)
@@ -86,13 +86,13 @@ def read_cell(text: str) -> tuple[float, float] | None:
 
 
 def ends_of_columns(lower: pd.Series, upper: pd.Series, place: str) -> Ends:
-    """The ends of targets in two columns; an empty cell is an open end, as is an infinite one."""
+    """The ends of a target in two columns; an empty or an infinite cell is an open end."""
     ends = Ends(_end(lower, -np.inf, place), _end(upper, np.inf, place))
     return _checked(ends, lower, place)
 
 
 def _end(values: pd.Series, open_end: float, place: str) -> NDArray[np.float64]:
-    """A column of ends, infinite where it is empty; any other text or infinity raises."""
+    """A column of ends, `open_end` for empty cells. Text and the opposite infinity raise."""
     is_open = as_numbers(values)[0] == open_end
     numbers = finite_numbers(values[~is_open], place)
     found = np.full(len(values), open_end)
@@ -101,7 +101,7 @@ def _end(values: pd.Series, open_end: float, place: str) -> NDArray[np.float64]:
 
 
 def ends_of_times(times: pd.Series, events: pd.Series, place: str) -> Ends:
-    """Times until an event, exact where it was seen (1, yes), at least that where not (0, no)."""
+    """The ends of times until an event: equal if it was seen (1, yes), else open above (0, no)."""
     time = finite_numbers(times, place)
     seen, odd = as_booleans(events)
     bad = odd | (np.isnan(seen) & ~np.isnan(time))
@@ -120,7 +120,7 @@ def ends_of_times(times: pd.Series, events: pd.Series, place: str) -> Ends:
 
 
 def exact_numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
-    """Targets that are finite or NaN; the error about others says what reads those in part."""
+    """Targets that are finite or NaN. The error for texts such as >90 names the flag for them."""
     try:
         return finite_numbers(values, place)
     except DataError as error:
@@ -133,7 +133,7 @@ def exact_numbers(values: pd.Series, place: str) -> NDArray[np.float64]:
 
 
 def ends_of_numbers(values: pd.Series, place: str) -> Ends:
-    """The ends of targets that are a number or missing."""
+    """The ends of a target whose values are numbers or missing."""
     numbers = exact_numbers(values, place)
     gaps = np.isnan(numbers)
     return Ends(np.where(gaps, -np.inf, numbers), np.where(gaps, np.inf, numbers))

@@ -1,4 +1,4 @@
-"""Categories of new data that training has not seen."""
+"""Count the categories of new data that training has not seen."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _SHOWN = 5  # values in a sentence
 
 
 def unseen_categories(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tuple[str, ...]:
-    """A sentence for each column with values that training has not seen, with their number.
+    """A note for each column with values that training has not seen, with the number of rows.
 
     >>> frame = pd.DataFrame({"city": ["Oslo", "Bonn", None, "Bonn"]})
     >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": False}
@@ -32,10 +32,10 @@ class UnseenCategories:
         self.rows = 0
         self.counts: dict[str, int] = {}
         self.first: dict[str, dict[str, None]] = {}
-        """Some of the values by column, in the order of the rows."""
+        """The first few such values by column, in the order of the rows."""
 
     def add(self, frame: pd.DataFrame) -> None:
-        """Count the values of a frame."""
+        """Count the unseen values of a frame."""
         self.rows += len(frame)
         for name, categories in self.known.items():
             texts = as_text(frame[name]).dropna() if name in frame else pd.Series(dtype=object)
@@ -46,7 +46,7 @@ class UnseenCategories:
                 self.first[name] = dict.fromkeys(list(first)[: _SHOWN + 1])
 
     def notes(self) -> tuple[str, ...]:
-        """A sentence for each column that has such values."""
+        """A note for each column that has such values."""
         return tuple(
             f"{name}: {self.counts[name]} of {self.rows} rows have values that training has not "
             f"seen ({first_few(self.first[name], _SHOWN)}). They count as none of its "

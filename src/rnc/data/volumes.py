@@ -1,13 +1,13 @@
-"""Volumes: files of scans and arrays -> arrays (c, side, side, side) that a Table holds.
+"""Turn scans from files, and arrays of volumes, into cubes (c, side, side, side) for a Table.
 
-    .nii, .nii.gz   NIfTI, by nibabel (extra: volumes); a fourth side is the channels
+    .nii, .nii.gz   NIfTI, read by nibabel (extra: volumes); a fourth axis is the channels
     .npy            (d, h, w) or (c, d, h, w), whose voxels are cubes
 
-A scan from NIfTI is turned, without interpolation, to the orientation RAS and read as (z, y, x): w
-goes from left to right, h from back to front, d from feet to head. An oblique scan keeps its angle.
-A scan becomes a cube of voxels in proportion to its size in mm, as `SCAN_FITS` says, by trilinear
-interpolation with antialiasing along each side. Units stay as they are (float32) or are those of
-the scan itself: mean 0 and deviation 1 of each channel (float16, in which no such value overflows).
+A NIfTI scan is turned to the orientation RAS, without interpolation, and read as (z, y, x): w goes
+from left to right, h from back to front, d from feet to head. An oblique scan keeps its angle.
+`SCAN_FITS` says which part of a scan becomes the cube, by its size in mm. It is resampled by
+trilinear interpolation with antialiasing along each axis. Values are unchanged (float32), or each
+channel of a scan gets mean 0 and deviation 1 (float16, in which such values do not overflow).
 """
 
 import errno
@@ -28,19 +28,20 @@ from rnc.data.images import by_threads, files_below, reader_threads
 from rnc.data.sources import NIFTI_SUFFIXES, VOLUME_SUFFIXES
 
 INTENSITIES: dict[str, type[np.generic]] = {"keep": np.float32, "scan": np.float16}
-"""What the values of the voxels of a file become, and how they are stored: as they are, or with
-mean 0 and deviation 1 in each channel of a scan."""
+"""How the values of voxels from files are stored: "keep" leaves them unchanged, "scan" gives each
+channel of a scan mean 0 and deviation 1."""
 SCAN_FITS = {"crop": min, "pad": max, "stretch": None}
-"""How a scan becomes a cube, whose side in mm is the shortest of the scan (its middle is kept), the
-longest (around it is the lowest value), or each its own (out of proportion)."""
+"""The side of the cube in mm. "crop" takes the shortest side of the scan and keeps its middle.
+"pad" takes the longest side and fills the rest with the lowest value. "stretch" fits every side by
+itself, which changes the proportions."""
 MOST_VOXELS = 10**9
-_SURVEYED = 1000  # headers that stand for all
-_OTHER_UNITS = 3  # times the spread of other scans
-_DIFFERENT = 0.1  # share of a side, above which scans are said to differ
+_SURVEYED = 1000  # headers that are read as a sample of all
+_OTHER_UNITS = 3  # from this ratio of their spreads on, scans seem to have different units
+_DIFFERENT = 0.1  # smaller shares of a side, a volume or the scans need no note
 
 
 class Scan(NamedTuple):
-    """A volume as its file has it, turned."""
+    """The volume of a file, turned to RAS if it is NIfTI."""
 
     values: NDArray[np.float32]
     """(c, d, h, w), finite."""
@@ -49,7 +50,7 @@ class Scan(NamedTuple):
 
 
 class ScanForm(NamedTuple):
-    """What every scan of a table becomes."""
+    """The form to which every scan of a table is brought."""
 
     side: int
     channels: int
@@ -57,7 +58,7 @@ class ScanForm(NamedTuple):
     intensity: str = "keep"
 
     def check(self) -> None:
-        """Raise for a form that no scan can have."""
+        """Raise for an invalid form."""
         if not isinstance(self.side, int) or self.side < 1:
             raise DataError(f"volume_size must be a whole number >= 1; got {self.side!r}.")
         for name, known in (("fit", SCAN_FITS), ("intensity", INTENSITIES)):
@@ -66,7 +67,7 @@ class ScanForm(NamedTuple):
 
 
 def read_scan(file: Path) -> Scan:
-    """A volume from a file; raises ValueError that says what is wrong with it."""
+    """The scan in a file. Raises a ValueError that says what is wrong with an unusable file."""
     suffix = suffix_of(file)
     if suffix not in VOLUME_SUFFIXES:
         raise ValueError(f"not a file of type {', '.join(VOLUME_SUFFIXES)}")
@@ -103,7 +104,7 @@ def _read_nifti(file: Path) -> Scan:
 
 
 def _without_time(shape: Sequence[int]) -> tuple[int, ...]:
-    """(x, y, z, 1, c), as vectors are kept, as (x, y, z, c)."""
+    """The shape without a time axis: (x, y, z, 1, c), as NIfTI stores vectors, -> (x, y, z, c)."""
     return (*shape[:3], shape[4]) if len(shape) == 5 and shape[3] == 1 else tuple(shape)
 
 
@@ -117,7 +118,7 @@ def _check_voxels(shape: Sequence[int], dtype: Any, needed: str) -> None:
 
 
 def needed_package() -> Any:
-    """The package nibabel."""
+    """The package nibabel. Raises if it is not installed."""
     try:
         import nibabel  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
@@ -160,13 +161,13 @@ def cube(scan: Scan, form: ScanForm) -> NDArray[Any]:
 
 
 def _weights(length: int, side: int, step: float) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Weight of the voxels of a scan in those of a cube, (side, length); who is inside, (side,).
+    """Weights of scan voxels in cube voxels, (side, length), and a mask of those inside, (side,).
 
-    A voxel of the cube is `step` of the scan wide. It averages several where it spans several.
+    A voxel of the cube is as wide as `step` voxels of the scan. It averages all that it spans.
     """
     centres = length / 2 + (np.arange(side) + 0.5 - side / 2) * step
     sources_at = np.arange(length) + 0.5
-    places = centres.clip(0.5, length - 0.5)  # at the border, the last voxel goes on
+    places = centres.clip(0.5, length - 0.5)  # beyond the border, the last voxel is repeated
     away = np.abs(sources_at - places[:, None])
     weights = (1 - away / max(step, 1.0)).clip(0)
     weights /= weights.sum(axis=1, keepdims=True)
@@ -174,7 +175,7 @@ def _weights(length: int, side: int, step: float) -> tuple[NDArray[np.float32], 
 
 
 def _own_units(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Mean 0 and deviation 1 in each channel; a constant channel is 0."""
+    """The values with mean 0 and deviation 1 in each channel; a constant channel becomes 0."""
     wide = values.astype(np.float64)
     wide -= wide.mean(axis=(1, 2, 3), keepdims=True)
     deviation = wide.std(axis=(1, 2, 3), keepdims=True)
@@ -182,10 +183,10 @@ def _own_units(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def volumes_of(x: NDArray[Any], preprocessing: Mapping[str, Any], place: str) -> NDArray[Any]:
-    """Arrays (n, c, d, h, w) as a Table of the model holds them.
+    """Arrays (n, c, d, h, w) as a Table of the model would hold them.
 
-    A model that was trained on files sees an array as it would see a .npy file of each volume. One
-    that was trained on arrays takes those of the same sides only.
+    For a model that was trained on files, each volume is prepared like a .npy file. A model that
+    was trained on arrays takes only volumes of the same size.
     """
     channels = preprocessing.get("channels", 1)
     if x.shape[1] != channels:
@@ -201,7 +202,7 @@ def volumes_of(x: NDArray[Any], preprocessing: Mapping[str, Any], place: str) ->
 
 
 def check_sides(sides: Sequence[int], preprocessing: Mapping[str, Any], place: str) -> None:
-    """Raise for volumes of other sides than the arrays that a model was trained on."""
+    """Raise if the sides differ from those of the arrays that the model was trained on."""
     if list(sides) != list(preprocessing.get("shape", sides)):
         needed, got = (" x ".join(map(str, s)) for s in (preprocessing["shape"], sides))
         raise DataError(
@@ -211,7 +212,7 @@ def check_sides(sides: Sequence[int], preprocessing: Mapping[str, Any], place: s
 
 
 def form_of(preprocessing: Mapping[str, Any]) -> ScanForm:
-    """What the scans were made to that a model was trained on."""
+    """The form of the scans that a model was trained on."""
     return ScanForm(
         preprocessing["side"],
         preprocessing["channels"],
@@ -221,7 +222,7 @@ def form_of(preprocessing: Mapping[str, Any]) -> ScanForm:
 
 
 def whole_volume(file: str | Path, preprocessing: Mapping[str, Any]) -> NDArray[np.float32]:
-    """A file for a model that was trained on arrays, which is not scaled: (c, d, h, w)."""
+    """The volume of a file, unscaled, for a model that was trained on arrays: (c, d, h, w)."""
     values = read_scan(Path(file)).values
     channels = preprocessing["channels"]
     if len(values) != channels:
@@ -240,10 +241,10 @@ def load_scans(
     cache: Path | None = None,
     progress: bool = False,
 ) -> Decoded:
-    """Volumes of one size, or from the cache where the files have not changed."""
+    """The volumes of all files in one form, from the cache if the files have not changed."""
     form.check()
     if any(suffix_of(Path(file)) in NIFTI_SUFFIXES for file in files):
-        needed_package()  # here, so that it is said once
+        needed_package()  # raises once here, not for every file
 
     def decode(names: Sequence[str], show: bool) -> Generator[NDArray[Any] | str]:
         def read(name: str) -> NDArray[Any] | str:
@@ -263,19 +264,19 @@ def _cube_or_reason(path: Path, form: ScanForm) -> NDArray[Any] | str:
         return cube(read_scan(path), form)
     except MemoryError:
         raise
-    except Exception as error:  # what a broken file makes nibabel raise is not limited to a few
+    except Exception as error:  # nibabel raises many types of errors for broken files
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise  # the machine's fault, not the file's
         return str(error) or type(error).__name__
 
 
 def scans_below(folder: Path) -> list[Path]:
-    """All volumes in a folder and below, by name; hidden files are left out."""
+    """All volumes in a folder and below, sorted by name, without hidden files."""
     return files_below(folder, "volume", VOLUME_SUFFIXES)
 
 
 def units_note(x: NDArray[Any]) -> tuple[str, ...]:
-    """A sentence about scans whose units seem to differ, by the spread of up to 100 of them."""
+    """A note if the units of scans seem to differ, by the spread of up to 100 scans; else ()."""
     rows = np.unique(np.linspace(0, max(0, len(x) - 1), 100).astype(int))[: len(x)]
     spread = np.array([x[i].std(dtype=np.float64) for i in rows])
     spread = spread[spread > 0]
@@ -297,10 +298,10 @@ class _Header(NamedTuple):
 
 
 def survey_scans(files: Sequence[str | Path], fit: str) -> tuple[int, tuple[str, ...]]:
-    """The channels of most scans, and what a user should know of them, by up to 1,000 headers."""
+    """The number of channels of most scans, and notes for the user, from up to 1,000 headers."""
     chosen = np.unique(np.linspace(0, len(files) - 1, _SURVEYED).astype(int))
     if any(suffix_of(Path(file)) in NIFTI_SUFFIXES for file in files):
-        needed_package()  # here, so that it is said once
+        needed_package()  # raises once here, not for every file
     with ThreadPoolExecutor(reader_threads()) as pool:
         found = [
             one for one in pool.map(_header, (Path(files[i]) for i in chosen)) if one is not None
@@ -329,7 +330,7 @@ def _header(file: Path) -> _Header | None:
 
 
 def _notes(extents: NDArray[np.float64], fit: str) -> tuple[str, ...]:
-    """Sentences about scans of which a cube loses much, and about scans of different sizes."""
+    """Notes about scans that lose much in a cube, and about scans of different sizes."""
     notes = []
     lost = 1 - extents.min(axis=1) ** 3 / extents.prod(axis=1)
     if fit == "crop" and (lost > _DIFFERENT).mean() > _DIFFERENT:
