@@ -1,4 +1,4 @@
-"""What runs have learned: `write_report` as a page, `write_figures` for papers."""
+"""Show the results of runs: `write_report` as a page, `write_figures` for papers."""
 
 from rnc.report.report import write_figures, write_report
 

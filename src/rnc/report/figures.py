@@ -1,17 +1,18 @@
 """Figures of a report: pure functions from arrays to a description of JSON types.
 
-charts.js and points.js draw a description in the page, paper.py draws the same one for print. A
-kind of figure is one function here, one in each of the two, and one line in their tables.
+charts.js or points.js draws a description in the page, and paper.py draws the same one for print.
+A kind of figure has one function here, one in a script and one in paper.py, and a line in the table
+of each of the two.
 
-curves   panels of lines above one another, over a shared x
-panels   several of those side by side, each with axes of its own
+curves   panels of lines above one another, with a shared x axis
+panels   several such figures side by side, each with its own axes
 rows     bars with intervals, one row each, in groups
 heat     a square matrix
 scatter  predicted against true values
 map      features in two dimensions, coloured by a column that the reader chooses
 
-Text in a description is plain text: whoever draws it must not read markup in it. A colour is the
-number of a run, "stage-0" and so on for a stage, or "soft" for what is in the background.
+Text in a description is plain text. Code that draws it must not interpret markup in it. A colour is
+the number of a run, "stage-0" and so on for a stage, or "soft" for the background.
 """
 
 import base64
@@ -30,21 +31,21 @@ from rnc.run.groups import natural_key
 Figure = dict[str, Any]
 
 MAX_BARS = 20
-"""Values of a column that get a bar."""
+"""Most values of a column that get a bar."""
 
 LOG_FROM = 30
-"""Curves whose largest value is so many times the smallest one get a logarithmic axis."""
+"""Curves get a logarithmic axis if their largest value is this many times the smallest."""
 
-# Okabe and Ito's colours that stand out on white and on black, one for each run.
+# One for each run: those of Okabe and Ito's colours that stand out on white and on black.
 RUN_COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7")
-# Colours of the stages of a training, none of them that of a run.
+# Colours of the stages of a training. None is the colour of a run.
 STAGE_COLORS = ("#5a4fcf", "#b0413e", "#2e7d32", "#8d6e00", "#00838f", "#a0408f")
-# Paul Tol's muted colours, the darkest one lightened for dark pages; grey is for the rest.
+# Paul Tol's muted colours, with the darkest one lightened for dark pages; grey is for the rest.
 CATEGORY_COLORS = (
     *("#cc6677", "#5a4fcf", "#ddcc77", "#117733", "#88ccee"),
     *("#882255", "#44aa99", "#999933", "#aa4499", "#999999"),
 )
-# viridis at equal steps: even to the eye, and in the same order for the colour-blind.
+# viridis in equal steps: they look even, and colour-blind readers see the same order.
 NUMBER_COLORS = (
     *("#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c"),
     *("#22a884", "#44bf70", "#7ad151", "#bddf26", "#fde725"),
@@ -62,7 +63,7 @@ class ErrorGroup(NamedTuple):
 
 
 class TargetBins(NamedTuple):
-    """Error by the value of the target, in b bins with b + 1 edges; NaN in one without samples."""
+    """Error by the value of the target, in b bins with b + 1 edges; NaN for an empty bin."""
 
     edges: Columns
     n: Columns
@@ -70,7 +71,7 @@ class TargetBins(NamedTuple):
     low: Columns
     high: Columns
     n_train: Columns | None
-    """Training samples; None where they are not known."""
+    """Training samples in each bin; None if they are not known."""
 
 
 class SimilarityMatrix(NamedTuple):
@@ -102,7 +103,7 @@ def file_name(*words: str) -> str:
 
 
 def rounded(values: NDArray[Any]) -> list[float | None]:
-    """Numbers to a thousandth or less of their range; what is not finite becomes None.
+    """Numbers, rounded to a thousandth of their range or finer. NaN and infinity become None.
 
     >>> rounded(np.array([0.0, 12.34567, 60.0, np.nan]))
     [0.0, 12.35, 60.0, None]
@@ -115,7 +116,7 @@ def rounded(values: NDArray[Any]) -> list[float | None]:
 
 
 def limits_of(values: NDArray[Any]) -> tuple[float, float]:
-    """Least and largest finite number; 0 and 1 where there is none.
+    """The least and the largest finite number; 0 and 1 if there is none.
 
     >>> limits_of(np.array([3.0, np.nan, 5.0]))
     (3.0, 5.0)
@@ -130,7 +131,7 @@ def limits_of(values: NDArray[Any]) -> tuple[float, float]:
 def line(
     x: NDArray[Any], y: Columns, name: str, *, color: int | str, dash: int = 0, dots: bool = False
 ) -> Figure:
-    """A line through points (n,); where y is not finite, there is no point."""
+    """A line through points (n,). Points with a y that is not finite are left out."""
     kept = np.isfinite(y)
     return {
         "mark": "line",
@@ -144,7 +145,7 @@ def line(
 
 
 def curves(x_title: str, panels: Sequence[Figure], *, whole_numbers: bool = False) -> Figure:
-    """Panels that share their x axis, which may have whole numbers only.
+    """Panels that share their x axis, on request with ticks at whole numbers only.
 
     A panel is {"title", "marks", "zero": whether the y axis starts at 0, "height": relative,
     "log": whether the y axis is logarithmic}.
@@ -159,7 +160,7 @@ def curves(x_title: str, panels: Sequence[Figure], *, whole_numbers: bool = Fals
 
 
 def _legend(entries: Iterable[tuple[str, int | str, int]]) -> list[Figure]:
-    """(name, colour, dash), each once; nothing where there is only one."""
+    """A legend of (name, colour, dash), each once; [] if there is only one."""
     legend = [{"name": n, "color": c, "dash": d} for n, c, d in dict.fromkeys(entries)]
     return legend if len(legend) > 1 else []
 
@@ -169,9 +170,10 @@ def training_figure(
 ) -> Figure:
     """The validation error over all stages, then the losses of each stage, a colour per stage.
 
-    Losses of different stages do not compare, so each has its own panel and axis. All arguments
-    have a value per epoch: the name of its stage, its number there, and by title the losses. A
-    curve without a value is left out, and a lone point unless there is nothing else.
+    Losses of different stages cannot be compared, so each has its own panel and axis. All arguments
+    have a value per epoch: the name of its stage, its number in the stage, the error, and by title
+    the losses. Curves without a value are left out. So are single points, unless there is nothing
+    else.
     """
     names = list(dict.fromkeys(stages))
     here = {stage: np.array(stages) == stage for stage in names}
@@ -196,7 +198,7 @@ def training_figure(
 
 
 def _small_panel(title: str, x_title: str, marks: Sequence[Figure]) -> Figure:
-    """One panel as a figure of its own, on a logarithmic axis where values differ much."""
+    """One panel as a separate figure, with a logarithmic axis if values differ much."""
     values = [value for mark in marks for value in mark["y"]]
     log = min(values) > 0 and max(values) >= LOG_FROM * min(values)
     panel = {"title": title, "marks": list(marks), "zero": False, "log": log}
@@ -206,9 +208,9 @@ def _small_panel(title: str, x_title: str, marks: Sequence[Figure]) -> Figure:
 def bins_figure(
     target: str, runs: Sequence[tuple[str, int, TargetBins]], *, tall: bool = False
 ) -> Figure:
-    """Error by the value of a target, with the number of samples below it.
+    """The error by the value of a target, and in a panel below it the number of samples.
 
-    Takes name, colour and bins of each run. A tall figure is as high as a scatter plot.
+    `runs` are the name, colour and bins of each run. A tall figure is as high as a scatter plot.
     """
     above = []
     for name, color, bins in runs:
@@ -218,7 +220,7 @@ def bins_figure(
             x, low, high = (rounded(part[known]) for part in (centres, bins.low, bins.high))
             above.append({"mark": "band", "color": color, "x": x, "low": low, "high": high})
         above.append(line(centres, bins.mae, name, color=color, dots=True))
-    # Runs on the same data have the same counts: the first one's stand for all.
+    # Runs on the same data have the same counts, so only those of the first run are drawn.
     bins = runs[0][2]
     counts, what = (bins.n, "test") if bins.n_train is None else (bins.n_train, "training")
     steps = {"mark": "steps", "edges": rounded(bins.edges), "y": rounded(counts), "color": "soft"}
@@ -245,7 +247,7 @@ def rows(
 ) -> Figure:
     """Bars with intervals: for each group, (name, colour, values) of every bar.
 
-    Labels are the values, written at the ends of the bars.
+    With `labels`, the value is written at the end of each bar.
     """
     drawn = []
     for title, bars in groups.items():
@@ -265,8 +267,8 @@ def rows(
 def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[ErrorGroup]]]) -> Figure:
     """Mean absolute error for each value of a column, a bar per run.
 
-    Takes name, colour and groups of each run. Values are ordered as numbers where they are numbers;
-    of more than 20, those with most samples are shown.
+    `runs` are the name, colour and groups of each run. Values that are numbers are sorted as
+    numbers. If there are more than 20, those with the most samples are shown.
     """
     sizes: dict[str, int] = {}
     for _, _, groups in runs:
@@ -282,7 +284,7 @@ def subgroup_figure(runs: Sequence[tuple[str, int, Sequence[ErrorGroup]]]) -> Fi
         ]
         for value in sorted(largest, key=natural_key)
     }
-    # Values that look alike when cut short stay apart: groups are a list in the end.
+    # Values that look the same when shortened stay separate, since the figure has a list of groups.
     return rows(
         "mean absolute error", {value or "(empty)": of_value for value, of_value in bars.items()}
     )
@@ -296,7 +298,7 @@ def scatter(
 ) -> Figure:
     """Predicted against true values (n,), with the diagonal on which they agree.
 
-    Both axes have these limits, the same for all runs, so that they compare.
+    Both axes have these limits. They are the same for all runs, so that figures can be compared.
     """
     return {
         "kind": "scatter",
@@ -316,11 +318,11 @@ def point_map(points: Columns, titles: tuple[str, str]) -> Figure:
 def heat(
     matrix: SimilarityMatrix, *, name: str, limits: tuple[float, float] | None = None
 ) -> Figure:
-    """A similarity matrix; name says which similarity it is, limits what the colours span."""
+    """A similarity matrix. `name` is that of the similarity, `limits` the ends of the colours."""
     low, high = limits or limits_of(matrix.values)
     span = (high - low) or 1.0
     low, high = low + 0.0, high + 0.0  # no minus zero
-    # A byte per cell: finer steps are not seen, and the page stays small.
+    # A byte per cell keeps the page small, and nobody would see finer steps.
     levels = ((matrix.values - low) / span * 255).round().clip(0, 255).astype(np.uint8)
     return {
         "kind": "heat",

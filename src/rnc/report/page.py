@@ -1,8 +1,8 @@
-"""The HTML of a report. Text from a file stays text, even where it looks like markup.
+"""The HTML of a report. Text from a file stays text, even if it looks like markup.
 
-Every text is escaped where it enters the page: `table` escapes its cells, `escape` the rest, and
-`as_json` keeps data inside its script. If one slipped through, the security policy of the page
-would still run no script but the page's own, and load nothing.
+All text is escaped when it enters the page: `table` escapes its cells, `escape` other text, and
+`as_json` keeps data inside its script element. If one text were missed, the page's security policy
+would still block every script but the page's own, and every request to the network.
 """
 
 import base64
@@ -19,13 +19,13 @@ from rnc.metrics.bootstrap import Interval
 from rnc.report.figures import Figure, file_name
 
 LONG_CELL = 20
-"""Letters of a cell of numbers; one with more may have several lines."""
+"""Most letters of a cell that stays on one line. A longer text may be wrapped."""
 
 SCRIPTS = ("frame.js", "charts.js", "points.js")
 
 
 def escape(text: object) -> str:
-    """Text as HTML that shows it letter by letter.
+    """Text as HTML, with markup escaped.
 
     >>> escape("<b>")
     '&lt;b&gt;'
@@ -34,7 +34,7 @@ def escape(text: object) -> str:
 
 
 def number(value: object, digits: int = 4) -> str:
-    """A number with four digits, a count with all of its own; a dash for everything else.
+    """A float with four digits, an int with all digits, and a dash for everything else.
 
     >>> number(12.3), number(20000), number(None), number(float("nan")), number(123456.7)
     ('12.30', '20,000', '-', '-', '123,457')
@@ -45,7 +45,7 @@ def number(value: object, digits: int = 4) -> str:
 
 
 def capital(words: str) -> str:
-    """Words that begin a line."""
+    """Words with a capital first letter."""
     return words[:1].upper() + words[1:]
 
 
@@ -69,7 +69,7 @@ def _digits(value: float, digits: int) -> str:
 
 
 def between(interval: Interval | None) -> str:
-    """An interval with three digits; nothing where there is none.
+    """An interval with three digits; "" for None.
 
     >>> between(Interval(2.31, 2.5678))
     '2.31 to 2.57'
@@ -78,7 +78,7 @@ def between(interval: Interval | None) -> str:
 
 
 def section(title: str, about: str, content: str) -> str:
-    """A section of the page; nothing where it has no content. The content is HTML, about is not."""
+    """A section of the page; "" without content. The content is HTML, about is plain text."""
     if not content:
         return ""
     name = title.lower().replace(" ", "-")
@@ -97,7 +97,7 @@ def table(
 ) -> str:
     """A table, whose rows become lists on a narrow screen. The first cell of a row is its name.
 
-    The style sheet knows the kinds "numbers" and "settings"; bold holds (row, column) of cells.
+    The style sheet has the kinds "numbers" and "settings". `bold` has (row, column) of bold cells.
     """
     lines = []
     for i, (name, *cells) in enumerate(rows):
@@ -121,15 +121,15 @@ def _cell(title: str, text: str, *, strong: bool) -> str:
 
 
 def folded(title: str, content: str) -> str:
-    """Content that a click unfolds; on paper it is open."""
+    """Content that a click unfolds. In print it is always open."""
     return f"<details><summary>{escape(title)}</summary>{content}</details>" if content else ""
 
 
 def slot(figures: list[Figure], figure: Figure, caption: str, *, note: str = "", file: str) -> str:
-    """A place for a figure, which joins those that the page draws.
+    """The place of a figure on the page. The figure is added to `figures`.
 
-    The note is a sentence below the caption. `file` is any text, from which `write_figures` gets
-    the name of the figure's files.
+    The note is a sentence below the caption. `file` is any text, from which `write_figures` makes
+    the names of the figure's files.
     """
     figures.append(figure | {"title": caption, "file": file_name(file)})
     about = f'<p class="small">{escape(note)}</p>' if note else ""
@@ -140,9 +140,10 @@ def slot(figures: list[Figure], figure: Figure, caption: str, *, note: str = "",
 
 
 def grid(slots: Sequence[str], kind: str = "", *, columns: int | None = None) -> str:
-    """Figures side by side that fill the width; nothing if there are none.
+    """Figures side by side that fill the width; "" if there are none.
 
-    Two or four make two columns; other numbers three, so that few rows have a gap.
+    Unless `columns` is given, two or four figures have two columns, and three or more than four
+    have three columns, so that few rows have gaps.
     """
     count = columns or {1: 1, 2: 2, 4: 2}.get(len(slots), 3)
     return f'<div class="grid of-{count} {kind}">{"".join(slots)}</div>' if slots else ""
@@ -151,10 +152,10 @@ def grid(slots: Sequence[str], kind: str = "", *, columns: int | None = None) ->
 def fill(
     title: str, subtitle: str, body: str, data: Any, sheets: Sequence[str], *, layout: str
 ) -> str:
-    """The whole page: title and subtitle are text, the body is HTML, the scripts draw the data.
+    """The whole page: title and subtitle are text, the body is HTML, and scripts draw the data.
 
-    Sheets are data URIs of pictures, which become the backgrounds of .sheet-0, .sheet-1 and so on.
-    The layout, "single" or "several" runs, is for the style sheet.
+    Sheets are data URIs of pictures. They become the backgrounds of .sheet-0, .sheet-1 and so on.
+    The style sheet needs the layout: "single" or "several" runs.
     """
     script = "\n".join(_own(name) for name in SCRIPTS)
     pictures = "".join(
@@ -173,7 +174,7 @@ def fill(
 
 
 def as_json(content: Any) -> str:
-    r"""JSON for the inside of a script element, which nothing in it can end.
+    r"""JSON for the inside of a script element. Nothing in it can end the element.
 
     >>> as_json("</script><!--")
     '"\\u003c/script\\u003e\\u003c!--"'
@@ -189,7 +190,7 @@ def _own(name: str) -> str:
 
 
 def _policy(script: str) -> str:
-    """Content security policy: this script, inline styles and pictures, and no network."""
+    """A content security policy that allows this script, inline styles and pictures, no network."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "

@@ -1,7 +1,7 @@
 """The figures of a report for print: PNG and SVG files, as wide as a column of a paper.
 
 This file, plates.py and experiments/pictures.py are the only ones that import matplotlib (extra:
-figures). Text is shown letter by letter: a dollar sign starts no formula.
+figures). Text is shown as it is: a dollar sign does not start a formula.
 """
 
 import base64
@@ -28,7 +28,7 @@ except ImportError as error:
     ) from error
 
 WIDTH = 3.3
-"""Inches: one column of two."""
+"""In inches: one of two columns."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 8,
@@ -41,20 +41,20 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
     "lines.linewidth": 1.2,
-    "svg.fonttype": "path",  # looks the same where the font is not installed
-    "svg.hashsalt": "rnc",  # the same file from the same numbers
+    "svg.fonttype": "path",  # looks the same without the font
+    "svg.hashsalt": "rnc",  # equal numbers give equal files
     "text.parse_math": False,
     "savefig.dpi": 300,
 }
 _GREY = "#9aa3ad"
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
-"""Of lines of one figure."""
+"""Dashes of the lines of a figure."""
 
 
 def draw_figures(figures: Sequence[Figure], data: dict[str, Any], folder: Path) -> list[Path]:
-    """Write each figure as PNG and SVG, a map once for every column that colours it.
+    """Write each figure as PNG and SVG. A map is written once for every column that colours it.
 
-    The data are the samples that the figures show, from `samples.page_data`.
+    `data` are the samples that the figures show, from `samples.page_data`.
     """
     written: list[Path] = []
     taken: dict[str, int] = {}
@@ -71,7 +71,7 @@ def draw_figures(figures: Sequence[Figure], data: dict[str, Any], folder: Path) 
 
 
 def write_drawing(drawing: Drawing, path: Path, ending: str) -> None:
-    """Write a drawing as png or svg; the same drawing gives the same file."""
+    """Write a drawing as png or svg. The same drawing gives the same file."""
     dated: dict[str, Any] = {"metadata": {"Date": None}} if ending == "svg" else {}
     write_file(path, lambda file: drawing.savefig(file, format=ending, **dated))
 

@@ -23,15 +23,15 @@ from rnc.report.figures import CATEGORY_COLORS, RUN_COLORS, short
 from rnc.report.paper import DASHES, write_drawing
 
 WIDE = 6.8
-"""Inches: both columns of a page."""
+"""In inches: both columns of a page."""
 SEEN, UNSEEN = "#cfe3f5", "#f7d4d9"
 DOT = 7
-"""Size of a point of a map."""
+"""The size of a point in a map."""
 POINT: dict[str, Any] = {"linewidths": 0.2, "edgecolors": "#00000055", "rasterized": True}
 
 
 def sheet(rows: int, columns: int, *, side: float, wide: float = 1.0) -> tuple[Drawing, Any]:
-    """A drawing and its axes (rows, columns); a panel is `side` inches high, or times `wide`."""
+    """A drawing and its axes (rows, columns). A panel is `side` high and `side * wide` wide."""
     size = (min(WIDE, columns * side * wide), rows * side)
     drawing = Drawing(figsize=size, layout="constrained")
     FigureCanvasAgg(drawing)
@@ -47,7 +47,7 @@ def write_plate(drawing: Drawing, path: Path) -> list[Path]:
 
 
 def say_instead(ax: Axes, words: str) -> None:
-    """A panel that has nothing to draw says why."""
+    """Show words instead of a panel, such as why there is nothing to draw."""
     ax.set_axis_off()
     ax.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=ax.transAxes)
 
@@ -56,7 +56,7 @@ def say_instead(ax: Axes, words: str) -> None:
 
 
 def draw_numbers(ax: Axes, points: Columns, values: Columns, limits: tuple[float, float]) -> Any:
-    """A map (k, 2) coloured by numbers (k,); what `add_scale` needs."""
+    """Draw a map (k, 2) coloured by numbers (k,); returns the mappable for `add_scale`."""
     ax.set(xticks=[], yticks=[])
     low, high = limits
     style: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high, **POINT}
@@ -64,21 +64,21 @@ def draw_numbers(ax: Axes, points: Columns, values: Columns, limits: tuple[float
 
 
 def add_scale(drawing: Drawing, mappable: Any, axes: Any, label: str) -> None:
-    """A bar of colours beside some axes."""
+    """Add a bar of colours beside some axes."""
     bar = drawing.colorbar(mappable, ax=axes, label=short(label), shrink=0.85, pad=0.02)
     bar.outline.set_visible(False)
 
 
 def scale_of(limits: tuple[float, float]) -> ScalarMappable:
-    """What `add_scale` needs where no panel has a map."""
+    """A mappable for `add_scale` if no panel has a map."""
     return ScalarMappable(Normalize(*limits), "viridis")
 
 
 def draw_classes(ax: Axes, points: Columns, classes: NDArray[np.str_], names: Sequence[str]) -> Any:
-    """A map (k, 2) coloured by what class each point is of: ten colours at most."""
+    """Draw a map (k, 2) coloured by the class of each point, with ten colours at most."""
     ax.set(xticks=[], yticks=[])
     codes = np.array([names.index(name) for name in classes.tolist()])
-    # Points in an order of chance: drawn class by class, the last one would cover the others.
+    # Draw points in random order: class by class, the last class would cover the others.
     order = np.random.default_rng(0).permutation(len(codes))
     colors = ListedColormap(list(CATEGORY_COLORS))
     style: dict[str, Any] = {"cmap": colors, "vmin": -0.5, "vmax": len(CATEGORY_COLORS) - 0.5}
@@ -87,7 +87,7 @@ def draw_classes(ax: Axes, points: Columns, classes: NDArray[np.str_], names: Se
 
 
 def add_names(drawing: Drawing, axes: Any, names: Sequence[str], title: str) -> None:
-    """A legend of classes beside some axes."""
+    """Add a legend of classes beside some axes."""
     marks = [
         Line2D([], [], marker="o", ls="", color=CATEGORY_COLORS[i], markersize=4)
         for i in range(len(names))
@@ -108,7 +108,7 @@ def add_names(drawing: Drawing, axes: Any, names: Sequence[str], title: str) -> 
 def draw_curve(
     ax: Axes, x: Columns, middles: Columns, spreads: Columns, name: str, number: int
 ) -> None:
-    """A line with dots, and a band of one standard deviation where it is known."""
+    """Draw a line with dots, and a band of one standard deviation where it is known."""
     color = RUN_COLORS[number % len(RUN_COLORS)]
     dash = DASHES[number % len(DASHES)]
     ax.plot(x, middles, color=color, linestyle=dash, marker="o", markersize=3, label=short(name))
@@ -119,7 +119,7 @@ def draw_curve(
 
 
 def use_sizes(ax: Axes, sizes: Sequence[int]) -> None:
-    """An x axis of numbers of samples, each twice the one before or so."""
+    """Give the x axis a logarithmic scale with these numbers of samples as ticks."""
     ax.set_xscale("log")
     ax.set_xticks(list(sizes), [f"{size:,}" for size in sizes])
     ax.xaxis.set_minor_locator(NullLocator())
@@ -129,7 +129,7 @@ def use_sizes(ax: Axes, sizes: Sequence[int]) -> None:
 def draw_labels(
     ax: Axes, values: Columns, seen: Sequence[tuple[float, float]], span: tuple[float, float]
 ) -> None:
-    """How often training has each value; what it has not seen is shaded."""
+    """Draw how often each value occurs. Seen and unseen ranges have different shades."""
     ax.axvspan(*span, color=UNSEEN, lw=0)
     for low, high in seen:
         ax.axvspan(low, high, color=SEEN, lw=0)
@@ -141,7 +141,7 @@ def draw_labels(
 
 
 def draw_matrix(ax: Axes, values: NDArray[Any], labels: Columns) -> Any:
-    """A similarity matrix (k, k) in the order of the labels (k,); what `add_scale` needs."""
+    """Draw a similarity matrix (k, k) in the order of labels (k,); returns the mappable."""
     shown = ax.imshow(values, cmap="viridis", interpolation="nearest", rasterized=True)
     places = np.unique(np.linspace(0, len(labels) - 1, 4).round().astype(int))
     texts = [f"{labels[place]:.3g}" for place in places]
@@ -151,7 +151,7 @@ def draw_matrix(ax: Axes, values: NDArray[Any], labels: Columns) -> Any:
 
 
 def draw_sample(ax: Axes, sample: NDArray[Any] | None, label: str) -> None:
-    """An image (c, h, w) in 0..1, a signal (c, l), or only its label where it has no picture."""
+    """Draw an image (c, h, w) in 0..1, a signal (c, l), or only the label if there is neither."""
     ax.set(xticks=[], yticks=[])
     if sample is None:
         ax.set_aspect("equal", adjustable="box")
@@ -168,6 +168,6 @@ def draw_sample(ax: Axes, sample: NDArray[Any] | None, label: str) -> None:
 
 
 def frame(ax: Axes, color: str) -> None:
-    """A border of a colour."""
+    """Draw a border in a colour."""
     for spine in ax.spines.values():
         spine.set(visible=True, color=color, linewidth=2)

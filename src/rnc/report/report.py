@@ -1,4 +1,4 @@
-"""A report, from run folders to one page that opens without a network.
+"""Make a report from run folders: one page that opens without a network.
 
 folders -> runs.read_runs -> [ReportRun] -> sections (HTML and figures) -> page.fill
 """
@@ -21,7 +21,7 @@ from rnc.run.folder import REPORT_FILE
 
 
 class ReportContent(NamedTuple):
-    """What a report holds."""
+    """The content of a report."""
 
     runs: list[ReportRun]
     pictures: Pictures
@@ -32,7 +32,7 @@ class ReportContent(NamedTuple):
 def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write one self-contained HTML page about runs, side by side; returns its path.
 
-    Takes run folders. A run may be unfinished: the page shows what there is and says what is
+    `runs` are run folders. A run may be unfinished: the page shows what is there and says what is
     missing. Without `out`, the page is report.html in the first run folder.
     """
     content = _content(runs)
@@ -73,7 +73,7 @@ def _content(folders: Sequence[Path]) -> ReportContent:
 
 
 def _in_pairs(parts: Sequence[str]) -> list[str]:
-    """Sections of one run: two that have one figure each, or as many below, share a row."""
+    """Sections of one run. A section with a single figure shares a row with its partner."""
     drawn = dict(zip(SECTIONS, parts, strict=True))
     for left, right in SIDE_BY_SIDE:
         if drawn[left].count("<figure") == 1 and drawn[right]:

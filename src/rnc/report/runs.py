@@ -1,4 +1,4 @@
-"""The runs of a page: what their folders hold, and which of their samples the page shows."""
+"""The runs of a page: the content of their folders, and the samples that the page shows."""
 
 import json
 import math
@@ -19,15 +19,15 @@ from rnc.run.partial import PartialRun, read_partial
 from rnc.run.thumbnails import Thumbnails
 
 AnalysisReader = Callable[[AnalysisResult, PartialRun], Any]
-"""What an analysis wrote, and the run -> what a section draws; raises if that cannot be drawn."""
+"""The result of an analysis, and the run -> data that a section draws. Raises if unusable."""
 
 RowNumbers = NDArray[np.int64]
 """Rows of predictions.csv, from 0."""
 
 MAX_POINTS = 4000
-"""Points of a figure, per run. More make the page large and slow, and overlap."""
+"""Most points of a figure, per run. More points overlap and make the page large and slow."""
 
-# What a page lacks without each of the standard analyses.
+# What is missing on a page without each of the standard analyses.
 _LOST = {
     "coverage": "coverage of the intervals",
     "intervals": "intervals of the scores",
@@ -46,22 +46,22 @@ class FeatureMap(NamedTuple):
     points: Columns
     axes: tuple[str, str]
     total: int
-    """Samples before thinning."""
+    """The number of samples before thinning."""
 
 
 class SeedScore(NamedTuple):
-    """A score of every seed of a run."""
+    """A score of a run, for every seed."""
 
     values: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Of all seeds."""
+        """The mean over all seeds."""
         return math.fsum(self.values) / len(self.values)
 
     @property
     def spread(self) -> float | None:
-        """Their standard deviation; None for a single seed."""
+        """The standard deviation over the seeds; None for a single seed."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
 
@@ -72,13 +72,13 @@ class ReportRun:
     folder: PartialRun
     name: str
     color: int
-    """Of its marks in all figures."""
+    """The number of the colour of its marks in all figures."""
     analyses: dict[str, Any]
-    """What the readers of the sections made of each analysis."""
+    """The result of each analysis, as the readers of the sections return it."""
     notes: list[str] = field(default_factory=list)
     """A sentence for everything that is missing or cannot be used."""
     other_seeds: list["ReportRun"] = field(default_factory=list)
-    """Runs that differ in nothing but the seed: they count in the scores, figures show this one."""
+    """Runs that only differ in the seed. Scores include them, but figures only show this run."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ class ReportRun:
 
     @property
     def fit(self) -> dict[str, Any]:
-        """How the run was fitted; empty where config.json does not say."""
+        """How the run was fitted; empty if config.json does not say."""
         return self.config.get("fit") or {}
 
     @property
@@ -102,48 +102,48 @@ class ReportRun:
 
     @property
     def title(self) -> str:
-        """Of a figure that shows this run, not the mean over its seeds."""
+        """The title of a figure that shows this run, not the mean over its seeds."""
         return f"{self.name}, seed {self.fit.get('seed')}" if self.other_seeds else self.name
 
     def over_seeds(self, *keys: str) -> "SeedScore | None":
-        """The entry of scores.json below these keys, of all seeds; None where one has none."""
+        """The entry of scores.json below these keys, for all seeds; None if one seed lacks it."""
         values = [run.score(*keys) for run in self.seeds]
         known = [float(v) for v in values if isinstance(v, float | int) and math.isfinite(v)]
         return SeedScore(tuple(known)) if len(known) == len(values) else None
 
     @property
     def seconds(self) -> float | None:
-        """Time that all epochs took."""
+        """The time that all epochs took."""
         history = self.folder.history
         return None if history is None else float(history["seconds"].sum())
 
     def score(self, *keys: str) -> object:
-        """The entry of scores.json below these keys; None where it is not there."""
+        """The entry of scores.json below these keys; None if it is missing."""
         entry: Any = self.folder.scores
         for key in keys:
             entry = entry.get(key) if isinstance(entry, dict) else None
         return entry
 
     def scores(self, key: str) -> dict[str, Any]:
-        """An entry of scores.json; empty where it is not there."""
+        """An entry of scores.json; empty if it is missing."""
         entry = self.score(key)
         return entry if isinstance(entry, dict) else {}
 
     @cached_property
     def true(self) -> Columns:
-        """True values (n, t); no rows without predictions."""
+        """True values (n, t); (0, t) if there are no predictions."""
         predictions = self.folder.predictions
         return np.empty((0, len(self.targets))) if predictions is None else predictions.truth
 
     @cached_property
     def predicted(self) -> Columns:
-        """Predicted values (n, t)."""
+        """Predicted values (n, t); (0, t) if there are no predictions."""
         predictions = self.folder.predictions
         return np.empty((0, len(self.targets))) if predictions is None else predictions.predicted
 
     @cached_property
     def errors(self) -> Columns:
-        """Absolute error (n,), the mean over the targets; NaN where it is not known."""
+        """The absolute error (n,), averaged over the targets; NaN if it is not known."""
         errors = np.abs(self.predicted - self.true).mean(axis=1)
         return np.where(np.isfinite(errors), errors, np.nan)
 
@@ -168,7 +168,7 @@ class ReportRun:
 
     @cached_property
     def map(self) -> FeatureMap | None:
-        """The map of the features, thinned; the plain one where no other was made."""
+        """The map of the features, thinned; the one by PCA if no other was made."""
         full: FeatureMap | None = self.analyses.get("map", self.analyses.get("pca"))
         if full is None:
             return None
@@ -182,12 +182,12 @@ class ReportRun:
         return np.unique(np.concatenate([self.scattered, self.worst, mapped]))
 
     def places(self, rows: RowNumbers) -> list[int]:
-        """Places of samples among all that are shown."""
+        """Positions of samples in `rows`."""
         return [int(place) for place in np.searchsorted(self.rows, rows)]
 
     @cached_property
     def thumbnails(self) -> Thumbnails | None:
-        """Pictures of samples: those with the largest errors, what is near them, all others."""
+        """Pictures of samples: first the worst errors, then their neighbours, then others."""
         pictures = self.folder.thumbnails
         if pictures is None or not len(pictures.rows):
             return None
@@ -201,12 +201,12 @@ class ReportRun:
 
 
 def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) -> list[ReportRun]:
-    """The runs in these folders, each folder once. Runs that share a name get their folders' too.
+    """The runs in these folders, each folder once. Equal names get the folder added to the name.
 
-    Runs that differ in nothing but the seed become one, which is drawn by the first.
+    Runs that only differ in the seed become one, and figures show the first of them.
 
-    The readers, by name, are those of the analyses that the sections draw. An analysis is optional:
-    if its reader cannot use what it wrote, the page says so and goes on.
+    `readers` has a reader for each analysis that the sections draw, by name. Analyses are optional.
+    If one is there but cannot be used, the page says so.
     """
     folders = list({folder.resolve(): folder for folder in folders}.values())
     groups = group_by_seed([read_partial(folder) for folder in folders])
@@ -222,14 +222,14 @@ def read_runs(folders: Sequence[Path], readers: Mapping[str, AnalysisReader]) ->
 
 
 def group_by_seed(runs: Sequence[PartialRun]) -> list[list[PartialRun]]:
-    """Runs that differ in nothing but the seed together, in the order in which they first come."""
+    """Groups of runs that only differ in the seed, in the order of their first runs."""
     groups: dict[str, list[PartialRun]] = {}
     for run in runs:
         fit = dict(run.config.get("fit") or {})
         seed = fit.pop("seed", None)
         same = [fit, *(run.config.get(key) for key in ("name", "data", "model"))]
         key = json.dumps(same, sort_keys=True, default=str)
-        # The same seed twice is another run, whatever makes it one.
+        # A second run with the same seed is a group of its own.
         taken = [(other.config.get("fit") or {}).get("seed") for other in groups.get(key, [])]
         if seed is None or seed in taken:
             key = str(run.path)
@@ -238,7 +238,7 @@ def group_by_seed(runs: Sequence[PartialRun]) -> list[list[PartialRun]]:
 
 
 def _common_name(group: Sequence[PartialRun]) -> str:
-    """What the names of a group begin with, as "rnc" for "rnc-0" and "rnc-1"."""
+    """The common beginning of the names of a group, such as "rnc" for "rnc-0" and "rnc-1"."""
     if len(group) == 1:
         return group[0].name
     first, names = group[0].name, [run.name for run in group]
@@ -247,7 +247,7 @@ def _common_name(group: Sequence[PartialRun]) -> str:
 
 
 def thin(n: int, limit: int = MAX_POINTS) -> RowNumbers:
-    """At most `limit` of the numbers below n, drawn at random, always the same ones."""
+    """At most `limit` of the numbers below n, drawn at random with a fixed seed."""
     if n <= limit:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, limit, replace=False))
@@ -259,7 +259,7 @@ def thin(n: int, limit: int = MAX_POINTS) -> RowNumbers:
 def _read_analyses(
     run: PartialRun, readers: Mapping[str, AnalysisReader]
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the analyses of a run found, by name, and a sentence for each that cannot be used."""
+    """The results of analyses by name, and sentences on those that are unusable or missing."""
     folder, content, notes = RunFolder(run.path), {}, []
     done = [name for name in readers if folder.has_analysis(name)]
     for name in done:
@@ -273,9 +273,9 @@ def _read_analyses(
 
 
 def _missing(run: PartialRun, done: list[str]) -> list[str]:
-    """A sentence about the standard analyses that a finished run lacks, and what writes them."""
+    """A sentence on the standard analyses that a finished run lacks, with a command; else []."""
     if run.predictions is None or not run.scores:
-        return []  # not finished: the page says so already
+        return []  # unfinished: the page says so already
     needed = set(STANDARD) - set(done)
     if "map" in done:
         needed.discard("pca")
@@ -292,12 +292,12 @@ def _missing(run: PartialRun, done: list[str]) -> list[str]:
 
 
 def older_version(run: Path, name: str) -> str:
-    """Why an analysis without all its parts cannot be drawn, and what to do."""
+    """Why an analysis by an older version cannot be drawn, and what to do."""
     return f"An older version wrote it. Do it again: rnc evaluate {run} --with {name}"
 
 
 def read_group(group: Mapping[str, Any], value: object) -> ErrorGroup:
-    """The error of a group of samples, NaN where it is not known."""
+    """The error of a group of samples, NaN if it is not known."""
     low, high = (None if group.get(end) is None else float(group[end]) for end in ("low", "high"))
     mae = math.nan if group["mae"] is None else float(group["mae"])
     return ErrorGroup(str(value), int(group["n"]), mae, low, high)

@@ -13,25 +13,25 @@ from rnc.report.sheets import PictureSheet, make_sheets, pool_pictures, sparklin
 from rnc.run.groups import MOST_VALUES, natural_key
 
 MAX_CATEGORIES = 10
-"""Values of a column that get a colour each."""
+"""Most values of a column that get a colour each."""
 
 REST = "(other)"
 EMPTY = "(empty)"
 
 
 class Pictures(NamedTuple):
-    """Pictures and signals of all runs and, by the number of a run, which of them it uses."""
+    """Pictures and signals of all runs, and by the number of a run the ones that it uses."""
 
     sheets: list[PictureSheet]
     sheet_of: dict[int, int]
     signals: list[dict[str, Any]]
     signals_of: dict[int, int]
     places: dict[int, dict[int, int]]
-    """By run and row of predictions.csv: place on its sheet or among its signals."""
+    """By run and row of predictions.csv: the position on its sheet or among its signals."""
 
 
 class ColorScale(NamedTuple):
-    """How a column becomes a colour: by its category, or between two numbers."""
+    """How values of a column become colours: by category, or on a scale between two numbers."""
 
     categories: tuple[str, ...]
     low: float = 0.0
@@ -47,16 +47,16 @@ class ColorColumn(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What the page calls it."""
+        """The name on the page."""
         titles = {"prediction": f"{self.name}, predicted", "error": "absolute error"}
         return titles.get(self.kind, self.name)
 
 
-_KINDS = ("target", "column", "prediction", "extra", "error")  # in the order of the choice
+_KINDS = ("target", "column", "prediction", "extra", "error")  # in this order on the page
 
 
 def pictures_of(runs: Sequence[ReportRun]) -> Pictures:
-    """The pictures and signals of all runs; runs with those of one shape share them."""
+    """The pictures and signals of all runs, shared by runs with the same shape."""
     parts = [run.thumbnails for run in runs]
     images, signals = pool_pictures(parts, "images"), pool_pictures(parts, "signals")
     sheet_of, signals_of = (
@@ -74,7 +74,7 @@ def pictures_of(runs: Sequence[ReportRun]) -> Pictures:
 def color_columns(
     runs: Sequence[ReportRun],
 ) -> list[tuple[ColorColumn, ColorScale, list[list[Any] | None]]]:
-    """Columns that colour points: each with its scale over all runs, and its values in each."""
+    """Columns that can colour points, each with a scale for all runs and its values in each run."""
     tables = [_columns(run) for run in runs]
     columns = dict.fromkeys(column for table in tables for column in table)
     described = []
@@ -93,7 +93,7 @@ def color_columns(
 
 
 def _columns(run: ReportRun) -> dict[ColorColumn, NDArray[Any]]:
-    """Everything that can colour the points of a run: numbers (n,), or texts (n,)."""
+    """All columns that can colour the points of a run: numbers (n,) or texts (n,)."""
     predictions = run.folder.predictions
     if predictions is None:
         return {}
@@ -113,14 +113,14 @@ def _scale(column: ColorColumn, values: NDArray[Any]) -> ColorScale:
     if column.kind != "error":
         return color_scale(values)
     known = values[np.isfinite(values)]
-    # Without the cut, a few large errors would leave one colour for all the others.
+    # Without this limit, a few large errors would leave only one colour for all others.
     return ColorScale((), 0.0, float(np.quantile(known, 0.98)) if len(known) else 1.0)
 
 
 def color_scale(values: NDArray[Any]) -> ColorScale:
     """A scale for the values of a column over all runs, numbers or texts.
 
-    Up to ten different texts are categories; of more, the nine most frequent ones are.
+    Up to ten different texts are categories. If there are more, only the nine most frequent are.
 
     >>> color_scale(np.array([3.0, 5.0])), color_scale(np.array(["b", "a", "b"])).categories
     (ColorScale(categories=(), low=3.0, high=5.0), ('a', 'b'))
@@ -135,16 +135,16 @@ def color_scale(values: NDArray[Any]) -> ColorScale:
 
 
 def category_codes(values: NDArray[Any], scale: ColorScale) -> list[int]:
-    """The category of each text, by its number; the last one for all that are not listed."""
+    """The number of each text's category; texts that are not listed are in the last one."""
     places = {text: code for code, text in enumerate(scale.categories)}
     return [places.get(value, len(places) - 1) for value in values.tolist()]
 
 
 def as_one_kind(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """A column of several runs as numbers in all, or as texts in all.
+    """A column of several runs, as numbers in all runs or as texts in all runs.
 
-    It is numbers if one run has it as numbers, or if it has many values and all are numbers but
-    no codes.
+    It is numbers if a run has it as numbers. It is, too, if it has more than ten different values
+    and all are numbers that do not look like codes.
     """
     texts = [part for part in parts if part.dtype.kind != "f"]
     distinct = np.unique(np.concatenate([*texts, np.empty(0, np.str_)]))
@@ -157,9 +157,9 @@ def as_one_kind(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 def are_codes(numbers: NDArray[np.float64]) -> bool:
-    """Whether different numbers look like names of things, as those of cameras, not like amounts.
+    """Whether different numbers look like codes, such as numbers of cameras, not like amounts.
 
-    They are whole, few enough to make groups, and leave out at least as many as there are.
+    Codes are at most 50 whole numbers, and at least as many numbers in their range are missing.
 
     >>> are_codes(np.array([65.0, 75, 162, 858])), are_codes(np.arange(2001.0, 2020))
     (True, False)

@@ -1,7 +1,7 @@
-"""Sheets of small pictures, and sparklines, of test samples, drawn anew from numbers.
+"""Sheets of small pictures, and sparklines of signals, drawn from the numbers of thumbnails.
 
-Nothing of a user's image file reaches the page: a sheet holds all pictures, re-encoded. Runs whose
-pictures have the same shape share one sheet, which holds each picture once.
+No part of a user's image file is copied to the page: a sheet has many pictures, encoded again. Runs
+whose pictures have the same shape share one sheet, which has each picture once.
 """
 
 import base64
@@ -18,26 +18,26 @@ from PIL import Image
 from rnc.run.thumbnails import Thumbnails
 
 SHEET_BYTES = 8_000_000
-"""Limit of all sheets of a page together."""
+"""Most bytes of all sheets of a page together."""
 
-_MAX_PICTURES = 20_000  # of a sheet: more do not fit, and would take long to try
+_MAX_PICTURES = 20_000  # on a sheet: more would not fit, and trying them would take long
 _LOSSLESS_PIXELS = 500_000
 _MAX_SIDE = 96
 
 
 class PicturePool(NamedTuple):
-    """Pictures of several runs, all of one shape, each once."""
+    """Pictures of several runs, all with the same shape, each of them once."""
 
     content: NDArray[Any]
     """As in Thumbnails."""
     places: dict[int, dict[int, int]]
-    """By run and row of predictions.csv: the place of its picture in content."""
+    """By run and row of predictions.csv: the position of its picture in `content`."""
 
 
 def pool_pictures(parts: Sequence[Thumbnails | None], kind: str) -> list[PicturePool]:
-    """The pictures of one kind that runs have, by their shapes.
+    """The runs' pictures of one kind, in a pool for each shape.
 
-    The first pictures of all runs come first, then the second ones, and so on.
+    The first picture of each run comes first, then the second of each, and so on.
 
     >>> one, other = np.array([[5], [6], [8]]), np.array([[7], [5]])
     >>> parts = [Thumbnails(np.arange(len(x)), "signals", x) for x in (one, other)]
@@ -79,7 +79,7 @@ class PictureSheet(NamedTuple):
 def make_sheets(pools: Sequence[PicturePool]) -> list[PictureSheet]:
     """A sheet for each pool of images.
 
-    A sheet that would be too large holds only the first pictures: put those that matter first.
+    A sheet that would be too large has only the first pictures, so put important ones first.
     """
     return [_sheet(pool.content, SHEET_BYTES // len(pools)) for pool in pools]
 
@@ -97,7 +97,7 @@ def _sheet(images: NDArray[np.uint8], limit: int) -> PictureSheet:
 
 
 def _tiled(images: NDArray[np.uint8], columns: int) -> NDArray[np.uint8]:
-    """(k, c, s, s) -> (lines * s, columns * s, 3), read from left to right."""
+    """Tile pictures row by row: (k, c, h, w) -> (lines * h, columns * w, 3)."""
     k, c, height, width = images.shape
     if max(height, width) > _MAX_SIDE:
         step = math.ceil(max(height, width) / _MAX_SIDE)
@@ -112,7 +112,7 @@ def _tiled(images: NDArray[np.uint8], columns: int) -> NDArray[np.uint8]:
 
 
 def _encoded(pixels: NDArray[np.uint8]) -> bytes:
-    """WebP; exact where that stays small, as for drawings and tiny pictures."""
+    """The pixels as WebP: lossless for a sheet of few pixels, else lossy."""
     exact = pixels.shape[0] * pixels.shape[1] <= _LOSSLESS_PIXELS
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "webp", lossless=exact, quality=75, method=2)
@@ -120,7 +120,7 @@ def _encoded(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def sparklines(signals: NDArray[np.float32]) -> dict[str, Any]:
-    """Signals (k, c, l) for the page, each between its own least and largest value, 0 to 255."""
+    """Signals (k, c, l) for the page, each channel scaled to 0..255 by its own range."""
     shown = signals.astype(np.float64)
     shown = np.where(np.isfinite(shown), shown, 0.0)
     low = shown.min(axis=2, keepdims=True)

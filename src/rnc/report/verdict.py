@@ -1,6 +1,6 @@
 """Which of several runs has the lowest error, and whether that is more than chance.
 
-The only statistics that a page computes: no single run folder can hold them.
+These are the only statistics that a page computes, since they need more than one run folder.
 """
 
 import math
@@ -14,36 +14,36 @@ from rnc.report import page
 from rnc.report.runs import ReportRun, SeedScore
 from rnc.run.answer import Answer, number
 
-_ERRORS = ("angular_error", "circular_error", "mae")  # the first one that runs have counts
+_ERRORS = ("angular_error", "circular_error", "mae")  # the first one that all runs have counts
 
 
 class ErrorDifference(NamedTuple):
-    """The error of a run minus that of another one."""
+    """The error of a run minus the error of another run."""
 
     mean: float
     interval: Interval | None
-    """95 %; None where there is nothing to compute it from."""
+    """The 95 % interval; None if it cannot be computed."""
     over: str
-    """What the interval is over: "seeds", or "samples" of the same test split."""
+    """What the interval is over: "seeds", or "samples" of the same test split; "" if None."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether there is an interval and it does not include 0."""
         return self.interval is not None and not self.interval.low <= 0 <= self.interval.high
 
 
 def error_key(runs: Sequence[ReportRun]) -> str:
-    """The score that ranks runs: the error that suits their targets, if all have it."""
+    """The score that ranks runs: the error that suits the targets, if all have it; else "mae"."""
     return next((key for key in _ERRORS if all(key in run.scores("test") for run in runs)), "mae")
 
 
 def error_of(run: ReportRun, key: str) -> SeedScore | None:
-    """An error of a run on its test split, of every seed."""
+    """An error of a run on its test split, for every seed."""
     return run.over_seeds("test", key)
 
 
 def compare(run: ReportRun, other: ReportRun, key: str = "mae") -> ErrorDifference | None:
-    """The difference of two runs: over their seeds, or else sample by sample."""
+    """The difference of two runs: over their seeds, else sample by sample. None if there is none."""
     errors, others = error_of(run, key), error_of(other, key)
     if run.targets != other.targets:
         return None
@@ -56,14 +56,14 @@ def compare(run: ReportRun, other: ReportRun, key: str = "mae") -> ErrorDifferen
 
 
 def _paired(run: ReportRun, other: ReportRun) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """The differences of the errors on the same samples; nothing where samples differ."""
+    """The differences of the errors on the same samples; (0,) if the samples differ."""
     same = run.true.shape == other.true.shape and np.allclose(run.true, other.true, equal_nan=True)
     differences = run.errors - other.errors if same else np.empty(0)
     return differences[np.isfinite(differences)]
 
 
 def welch_interval(a: SeedScore, b: SeedScore) -> Interval:
-    """95 % interval of the difference of two means, by Welch's t; two values each, or more.
+    """The 95 % interval of the difference of two means, by Welch's t. Needs two values of each.
 
     >>> low, high = welch_interval(SeedScore((1.0, 1.2, 1.1)), SeedScore((2.0, 2.2, 2.1)))
     >>> round(low, 2), round(high, 2)
@@ -82,7 +82,7 @@ def welch_interval(a: SeedScore, b: SeedScore) -> Interval:
 
 
 def verdict(runs: Sequence[ReportRun]) -> Answer:
-    """What to tell first about several runs: the best one, by how much, and how surely."""
+    """The result of a comparison: the best run, by how much, and whether it may be chance."""
     if len({run.targets for run in runs}) > 1:
         return Answer("The runs predict different targets: their errors do not compare.", ())
     key = error_key(runs)
@@ -106,7 +106,7 @@ def verdict(runs: Sequence[ReportRun]) -> Answer:
 
 
 def _beaten(best: ReportRun, error: float, key: str) -> list[str]:
-    """A sentence where gradient boosting has a lower error than the best run."""
+    """A sentence if gradient boosting has a lower error than the best run, else []."""
     boosted = best.score("baselines", "boosting", key)
     if not isinstance(boosted, float | int) or boosted >= error:
         return []
