@@ -1,4 +1,4 @@
-"""The sections of a page, in their order. A new one is a function here and a line of SECTIONS."""
+"""The sections of a page, in order. A new one is a function in a module and a line of SECTIONS."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ from rnc.report.sections import (
 )
 
 DrawSection = Callable[[Sequence[ReportRun], Pictures, list[Figure]], str]
-"""Runs, their pictures, and the figures of the page, which it adds to -> HTML, "" for nothing."""
+"""Runs, their pictures, and the figures, to which it adds -> HTML, "" without content."""
 
 SECTIONS: tuple[DrawSection, ...] = (
     comparison.draw_scores,
@@ -40,7 +40,7 @@ SIDE_BY_SIDE: tuple[tuple[DrawSection, DrawSection], ...] = (
     (features.draw_maps, features.draw_similarities),
     (errors.draw_predictions, errors.draw_target_errors),
 )
-"""Sections that share a row of a page about one run; the second comes right after the first."""
+"""Pairs that share a row on a page about one run. Each pair is consecutive in SECTIONS."""
 
 # The readers of the analyses that the sections draw. The page lists unusable ones in this order.
 READERS: dict[str, AnalysisReader] = {

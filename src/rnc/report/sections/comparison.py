@@ -14,7 +14,7 @@ from rnc.report.sections.top import cards
 from rnc.report.verdict import compare
 
 HEADLINE = {"mae": True, "r2": False, "spearman": False}
-"""Scores of the comparison, by key in scores.json, and whether less is better."""
+"""The scores that are compared, by key in scores.json, and whether less is better."""
 
 
 def draw_scores(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
@@ -35,7 +35,7 @@ def draw_scores(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Fig
 
 
 def _side_by_side(runs: Sequence[ReportRun]) -> str:
-    """A table with a row per run, and what to say about it."""
+    """A table with a row per run, and notes below it."""
     of_key = {key: [run.over_seeds("test", key) for run in runs] for key in HEADLINE}
     of_key = {key: scores for key, scores in of_key.items() if any(scores)}
     first = 2  # after the run and how it was trained
@@ -76,7 +76,7 @@ def _side_by_side(runs: Sequence[ReportRun]) -> str:
 
 
 def _against_first(runs: Sequence[ReportRun]) -> list[str]:
-    """Differences of the error from the first run; nothing where they do not compare."""
+    """Each run's error minus that of the first; "" if the two cannot be compared."""
     texts = [""]
     for run in runs[1:]:
         difference = compare(run, runs[0])
@@ -107,7 +107,7 @@ def _all_scores(runs: Sequence[ReportRun]) -> str:
 
 
 def _flat_scores(run: ReportRun) -> dict[str, str]:
-    """Scores by their words: of the test split, of each of several targets, and of the order."""
+    """Scores by name: of the test split, of each target if there are several, of the order."""
     flat = {}
     for key in run.scores("test"):
         score = run.over_seeds("test", key)
@@ -130,7 +130,7 @@ _ORDER = {
 
 
 def _schemes_tried(runs: Sequence[ReportRun], figures: list[Figure]) -> str:
-    """The validation error of each scheme, where a run chose among several."""
+    """The validation error of each scheme, for runs that chose among several."""
     slots = []
     for run in runs:
         if tried := run.scores("auto"):

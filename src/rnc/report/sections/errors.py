@@ -40,7 +40,7 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
                 title, file = f"{run.title}: {target}", f"predicted {run.name} {target}"
                 slots.append(page.slot(figures, figure, title, file=file))
         grids.append(slots)
-    if len(runs) == 1:  # its targets stand side by side; several runs do so target by target
+    if len(runs) == 1:  # all targets side by side; for several runs, a grid per target
         grids = [[slot for slots in grids for slot in slots]]
     about = "Each point is a test sample. On the dashed line, the prediction is right."
     if has_band:
@@ -56,7 +56,7 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
 
 
 def _limits(parts: Sequence[Columns]) -> tuple[float, float]:
-    """Axis limits with a margin, around all the numbers."""
+    """Axis limits around all numbers, with a margin."""
     low, high = draw.limits_of(np.concatenate(parts))
     margin = 0.03 * ((high - low) or 1.0)
     return low - margin, high + margin
@@ -81,10 +81,10 @@ def _read_bins(bins: Mapping[str, Any]) -> TargetBins:
 
 
 def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
-    """The error by the value of each target, and by how often training had its label."""
+    """The error by the value of each target, and by how often the label occurs in training."""
     slots = []
     shots = {f"{shot} shot": bars for shot in SHOTS if (bars := _shot_bars(runs, shot))}
-    if len(shots) == 1:  # all samples are in it: the scores say as much
+    if len(shots) == 1:  # it has all samples: the scores show the same
         shots = {}
     for target in union(run.targets for run in runs):
         bins = [
@@ -113,7 +113,7 @@ def draw_target_errors(runs: Sequence[ReportRun], pictures: Pictures, figures: l
 
 
 def _shot_bars(runs: Sequence[ReportRun], shot: str) -> list[tuple[str, int, ErrorGroup]]:
-    """The error of a shot group in every run, with its interval where the run has it."""
+    """The error of a shot group in every run, with its interval if the run has one."""
     bars = []
     for run in runs:
         scores, key = run.scores("test"), f"{shot}_mae"
@@ -132,9 +132,9 @@ class SubgroupErrors(NamedTuple):
 
     groups: list[ErrorGroup]
     worst: str = ""
-    """The group with the largest error, of those with enough samples; empty if not known."""
+    """The group with the largest error among those with enough samples; "" if not known."""
     gap: float | None = None
-    """Its error minus that of the best one."""
+    """The error of the worst group minus that of the best."""
 
 
 def read_subgroups(result: AnalysisResult, run: PartialRun) -> dict[str, SubgroupErrors]:
@@ -152,7 +152,7 @@ def read_subgroups(result: AnalysisResult, run: PartialRun) -> dict[str, Subgrou
 def draw_subgroup_errors(
     runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]
 ) -> str:
-    """The error for each value of the further columns."""
+    """The error for each value of the subgroup columns."""
     columns = {run.name: _subgroups(run) for run in runs}
     slots = []
     for column in union(columns.values()):
@@ -178,7 +178,7 @@ def draw_subgroup_errors(
 
 
 def _subgroups(run: ReportRun) -> dict[str, SubgroupErrors]:
-    """The subgroups of the analysis; for columns without, those of scores.json, no intervals."""
+    """The subgroups of the analysis. Other columns come from scores.json, without intervals."""
     scored = {
         column: [
             ErrorGroup(value, int(group.get("n") or 0), group["mae"])

@@ -14,7 +14,7 @@ from rnc.report.sections.numbers import readable_columns, union
 from rnc.run.folder import AnalysisResult
 from rnc.run.partial import PartialRun
 
-_ENOUGH_COLORS = 0.6  # share of a common colour scale that every run should use
+_ENOUGH_COLORS = 0.6  # share of a common colour scale that each run must use
 _SIMILARITIES = {
     "l2": "minus L2 distance",
     "l1": "minus L1 distance",
@@ -51,7 +51,7 @@ def _feature_map(
 
 
 def draw_maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
-    """The features of every run in two dimensions, coloured by a column that the reader chooses."""
+    """The features of every run in two dimensions. The reader chooses the column for colours."""
     slots, methods = [], []
     for i, run in enumerate(runs):
         if run.map is None:
@@ -81,7 +81,7 @@ def draw_maps(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figur
 
 
 def _note(run: ReportRun, drawn: FeatureMap) -> str:
-    """How many samples a map shows, and the scores that say what it shows."""
+    """A note on a map: the number of samples, and the scores that describe it."""
     part = f" of {drawn.total:,}, chosen at random" if len(drawn.rows) < drawn.total else ""
     words = [f"{len(drawn.rows):,} samples{part}."]
     spearman = run.scores("test").get("spearman")
@@ -130,7 +130,7 @@ def draw_similarities(runs: Sequence[ReportRun], pictures: Pictures, figures: li
 
 
 def _common_limits(matrices: Sequence[SimilarityMatrix]) -> tuple[float, float] | None:
-    """Limits for all matrices; None where they would leave one of them with few colours."""
+    """Common limits for all matrices; None if one matrix would then have few colours."""
     limits = [draw.limits_of(matrix.values) for matrix in matrices]
     if not limits:
         return None

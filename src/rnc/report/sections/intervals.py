@@ -1,4 +1,4 @@
-"""Section about intervals of predictions: whether they hold what they promise, and their width."""
+"""The section about intervals of predictions: whether they keep their promise, and their width."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ _CURVE = ("confidence", "coverage", "low", "high")
 
 
 class HeldShares(NamedTuple):
-    """Shares of samples (b,) that are within their intervals, and widths; NaN where not known."""
+    """Shares of samples (b,) that are within their intervals, and widths; NaN if not known."""
 
     n: Columns
     coverage: Columns
@@ -36,20 +36,20 @@ class TargetIntervals(NamedTuple):
 
     confidence: float
     kind: str
-    """How they are made; empty where it is not known."""
+    """The kind of the intervals, such as "plain"; empty if it is not known."""
     total: HeldShares
-    """Of all samples, (1,)."""
+    """The shares and widths of all samples, (1,)."""
     edges: Columns
-    """Of bins of the target, (b + 1,)."""
+    """The edges of bins of the target, (b + 1,)."""
     bins: HeldShares
     band: dict[str, Columns]
     """predicted, below and above: how far intervals go beyond predictions, (k,) each."""
     subgroups: dict[str, list[ErrorGroup]]
     """Coverage of the groups of each column."""
     confidences: Columns
-    """Of the curve, (c,); none where only one confidence was computed."""
+    """The confidences of the curve, (c,); empty if there is no curve."""
     curve: Columns
-    """Coverage there, and the ends of its interval: (3, c)."""
+    """The coverage at these confidences, and the ends of its interval: (3, c)."""
 
 
 def read_coverage(result: AnalysisResult, run: PartialRun) -> dict[str, TargetIntervals]:
@@ -137,7 +137,7 @@ def intervals_of(run: ReportRun, target: str) -> TargetIntervals | None:
 
 
 def coverage_words(found: TargetIntervals) -> tuple[str, str]:
-    """The coverage of all test samples in words, and its interval beside their width.
+    """The coverage of all test samples as text, and a text with its interval and the mean width.
 
     >>> one = HeldShares(*(np.array([x]) for x in (50.0, 0.9, 0.78, 0.97, 12.5, 12.0, 13.0)))
     >>> none = HeldShares(*[np.empty(0)] * 7)
@@ -165,7 +165,7 @@ def _sentence(run: ReportRun, found: TargetIntervals, several: bool) -> str:
 
 
 def curve_figure(found: Sequence[tuple[ReportRun, TargetIntervals]]) -> Figure:
-    """Coverage against confidence, with a dashed line where both are the same."""
+    """Coverage against confidence, with a dashed line on which both are equal."""
     promised = np.linspace(0.0, 1.0, 11)
     marks = [draw.line(promised, promised, "promised", color="soft", dash=1)]
     for run, of_run in found:
@@ -194,7 +194,7 @@ def width_figure(target: str, found: Sequence[tuple[ReportRun, TargetIntervals]]
 def _with_band(
     x: Columns, values: Columns, low: Columns, high: Columns, *, run: ReportRun
 ) -> list[Figure]:
-    """A line, and its intervals where they are known."""
+    """A line, with a band of its intervals where they are known."""
     line = draw.line(x, values, run.name, color=run.color, dots=True)
     known = np.isfinite(low) & np.isfinite(high)
     if not known.any():
@@ -222,9 +222,9 @@ def _subgroup_slots(
 
 
 def band_of(found: TargetIntervals, limits: tuple[float, float]) -> Figure | None:
-    """What intervals hold, for a plot of predictions: between which true values each is.
+    """The band of intervals in a plot of predictions: lower and upper ends for predicted values.
 
-    Ends are cut at the limits of the plot.
+    Ends are cut off at the limits of the plot.
     """
     predicted = found.band["predicted"]
     if len(predicted) < 2:

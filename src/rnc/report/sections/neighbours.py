@@ -1,4 +1,4 @@
-"""What the worst errors rest on: the training samples that are nearest to each."""
+"""The training samples that are nearest to each of the worst errors."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypedDict
@@ -12,7 +12,7 @@ from rnc.run.partial import PartialRun
 from rnc.run.thumbnails import Thumbnails, parse_thumbnails
 
 DrawPicture = Callable[[int], str]
-"""The row of a picture -> its HTML, nothing where there is none."""
+"""The row of a sample -> the HTML of its picture, "" if it has none."""
 
 
 class SeenSample(TypedDict):
@@ -32,7 +32,7 @@ class _WorstSample(TypedDict):
 
 
 class _NeighboursFile(TypedDict):
-    """What `rnc.run.neighbours` says about analyses/neighbours.json."""
+    """The fields of analyses/neighbours.json, see `rnc.run.neighbours`."""
 
     kept: int
     total: int
@@ -46,15 +46,15 @@ class SeenInTraining(NamedTuple):
     """The nearest training samples of the worst errors."""
 
     nearest: dict[int, list[SeenSample]]
-    """By row of predictions.csv."""
+    """The neighbours by row of predictions.csv."""
     out_of_range: frozenset[int]
     """Rows that are far from all training samples."""
     pictures: Thumbnails | None
-    """Of training samples; picture p has row -1 - p, which no test sample has."""
+    """Pictures of training samples. Picture p has row -1 - p, which no test sample has."""
     kept: int
-    """Training samples that all were compared with."""
+    """The number of training samples that test samples were compared with."""
     far_away: str
-    """How many test samples are out of range, of how many."""
+    """How many of the test samples are out of range, such as "3 of 2,000"."""
 
 
 def read_neighbours(result: AnalysisResult, run: PartialRun) -> SeenInTraining:
@@ -84,13 +84,13 @@ def read_neighbours(result: AnalysisResult, run: PartialRun) -> SeenInTraining:
 
 
 def seen_by(run: ReportRun) -> SeenInTraining | None:
-    """What the analysis of a run found; None where it has none."""
+    """The neighbours in a run's analyses; None if it has no such analysis."""
     found: SeenInTraining | None = run.analyses.get("neighbours")
     return found
 
 
 def about_neighbours(runs: Sequence[ReportRun]) -> str:
-    """What the training samples below the worst errors mean; nothing if no run has them."""
+    """An explanation of the training samples below the worst errors; "" if no run has them."""
     found = [(run, seen) for run in runs if (seen := seen_by(run)) is not None and seen.nearest]
     if not found:
         return ""
@@ -109,7 +109,7 @@ def about_neighbours(runs: Sequence[ReportRun]) -> str:
 
 
 def draw_flag(run: ReportRun, row: int) -> str:
-    """A remark if a sample is far from all training samples."""
+    """A remark if a sample is far from all training samples, else ""."""
     seen = seen_by(run)
     if seen is None or row not in seen.out_of_range:
         return ""
@@ -132,7 +132,7 @@ def draw_nearest(run: ReportRun, row: int, picture: DrawPicture) -> str:
 
 
 def _values(run: ReportRun, sample: SeenSample) -> str:
-    """The true targets of a training sample; of one target, the number alone."""
+    """The true targets of a training sample; only the number if there is one target."""
     if len(run.targets) == 1:
         return f"<b>{page.escape(page.number(float(sample['targets'][0])))}</b>"
     pairs = zip(run.targets, sample["targets"], strict=True)
@@ -145,14 +145,14 @@ def _name(sample: SeenSample) -> str:
 
 
 def compared(run: ReportRun, row: int) -> list[SeenSample]:
-    """The nearest training samples of a row of a table, if their features are known."""
+    """The nearest training samples of a row of a table; [] unless all their features are known."""
     seen = seen_by(run)
     samples = [] if seen is None else seen.nearest.get(row, [])
     return samples if samples and all(sample["inputs"] for sample in samples) else []
 
 
 def compare_targets(run: ReportRun, row: int, samples: Sequence[SeenSample]) -> str:
-    """The lines of a table with the true targets of a row and of its neighbours."""
+    """Lines of an HTML table with the true targets of a row and of its neighbours."""
     lines = []
     for j, target in enumerate(run.targets):
         values = [run.true[row, j], *(sample["targets"][j] for sample in samples)]
@@ -163,7 +163,7 @@ def compare_targets(run: ReportRun, row: int, samples: Sequence[SeenSample]) -> 
 
 
 def compare_head(samples: Sequence[SeenSample]) -> str:
-    """The head of such a table: the names of the training samples."""
+    """The head of this HTML table: the names of the training samples."""
     names = "".join(
         f'<th scope="col">{page.escape(draw.short(sample["name"], 14))}</th>' for sample in samples
     )

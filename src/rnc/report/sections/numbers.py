@@ -34,12 +34,12 @@ class ReadableColumn(NamedTuple):
 
     score: object
     kind: str = ""
-    """accuracy or r2; empty where it is not known."""
+    """accuracy or r2; empty if it is not known."""
     chance: float | None = None
 
     @property
     def words(self) -> str:
-        """The score for a reader who knows no probes.
+        """The score in words, for a reader who does not know probes.
 
         >>> ReadableColumn(0.62, "accuracy", 0.5).words, ReadableColumn(-0.01).words
         ('62 % right, guessing 50 %', 'not readable (no better than guessing)')
@@ -55,7 +55,7 @@ class ReadableColumn(NamedTuple):
 
 
 def readable_columns(run: ReportRun) -> dict[str, ReadableColumn]:
-    """How well a probe reads each column, the mean over the seeds."""
+    """How well a probe reads each column, averaged over the seeds."""
     columns = {}
     for column, score in run.scores("readable").items():
         seeds = run.over_seeds("readable", column)
@@ -69,7 +69,7 @@ def readable_columns(run: ReportRun) -> dict[str, ReadableColumn]:
 
 
 def with_spread(score: SeedScore | None) -> str:
-    """The mean over the seeds, with its spread where there are several; a dash for nothing.
+    """The mean over the seeds, with the spread if there are several; a dash for None.
 
     >>> with_spread(SeedScore((2.0, 2.2))), with_spread(SeedScore((2.0,))), with_spread(None)
     ('2.10 ± 0.14', '2.000', '-')
@@ -81,5 +81,5 @@ def with_spread(score: SeedScore | None) -> str:
 
 
 def union(groups: Iterable[Iterable[str]]) -> list[str]:
-    """The members of all groups, each once, in the order in which they first come."""
+    """The members of all groups, each once, in the order of their first occurrence."""
     return list(dict.fromkeys(name for group in groups for name in group))

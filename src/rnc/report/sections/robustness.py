@@ -1,6 +1,6 @@
 """Sections about other data than the run's own.
 
-Corrupted inputs; unseen targets, fewer training samples, and another table.
+One is about corrupted inputs; the other about unseen targets, less training data and transfer.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ class CorruptionErrors(NamedTuple):
     measure: str
     n: int
     curves: dict[str, Curve]
-    """By the type of the corruption."""
+    """By type of corruption."""
     mean: Curve
-    """Over all types."""
+    """The mean over all types."""
     types: dict[str, float]
-    """Mean error over the severities, by the type."""
+    """The mean error over the severities, by type."""
 
 
 def read_corruption(result: AnalysisResult, run: PartialRun) -> CorruptionErrors:
@@ -102,7 +102,7 @@ def _table(errors: Sequence[tuple[ReportRun, CorruptionErrors]]) -> str:
 
 
 def draw_other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list[Figure]) -> str:
-    """What the runs have of these analyses."""
+    """The results of the analyses unseen, reduced and transfer, for runs that have them."""
     slots = [*_unseen(runs, figures), *_reduced(runs, figures)]
     about = (
         "Unseen: targets outside the ranges that training has seen. Less data: models trained anew "
@@ -112,7 +112,7 @@ def draw_other_data(runs: Sequence[ReportRun], pictures: Pictures, figures: list
 
 
 UnseenErrors = tuple[str, dict[str, ErrorGroup]]
-"""The ranges of the target that training has seen, and the errors on "seen" and "unseen" ones."""
+"""The target ranges that training has seen, and the errors on "seen" and "unseen" targets."""
 
 
 def read_unseen(result: AnalysisResult, run: PartialRun) -> UnseenErrors:

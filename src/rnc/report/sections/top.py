@@ -1,4 +1,4 @@
-"""The top of a page: the answer, and a card with the main numbers of every run."""
+"""The top of a page: the main result, and a card with the main numbers of every run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from rnc.report.verdict import error_key, error_of, verdict
 from rnc.run.answer import Answer, answer
 
 MOST_TILES = 6
-"""Numbers of one run in a row; more make two rows."""
+"""Most numbers of a run in one row. With more, there are two rows."""
 
 _BASELINES = {"boosting": "gradient boosting", "median": "guessing the median"}
 
 
 def draw_answer(runs: Sequence[ReportRun], figures: list[Figure]) -> str:
-    """What the page says first: the error and what it must beat, or which run is the best."""
+    """The first part of a page: the error and its baselines or, for several runs, the best run."""
     told = _answer(runs[0]) if len(runs) == 1 else verdict(runs)
     details = told.details
     if len(runs) == 1 and runs[0].other_seeds:
@@ -37,7 +37,7 @@ def draw_answer(runs: Sequence[ReportRun], figures: list[Figure]) -> str:
 
 
 def _answer(run: ReportRun) -> Answer:
-    """What to tell first about one run, by the mean over its seeds."""
+    """The result of one run, with scores averaged over its seeds."""
     test = {
         key: value if (seeds := run.over_seeds("test", key)) is None else seeds.mean
         for key, value in run.scores("test").items()
@@ -45,7 +45,7 @@ def _answer(run: ReportRun) -> Answer:
     scores = run.folder.scores | {"test": test}
     if run.other_seeds:
         scores.pop("head", None)  # each seed has its own
-    if run.config.get("name"):  # one of a plan, which nobody continues by hand
+    if run.config.get("name"):  # a run of a plan, which nobody continues by hand
         scores["training"] = run.scores("training") | {"epochs": None}
     try:
         return answer(scores, run.config, str(run.folder.path))
@@ -59,7 +59,7 @@ def _sentences(sentences: Sequence[str]) -> str:
 
 
 def _with_command(sentence: str) -> str:
-    """A sentence as HTML; a command at its end stands out, and breaks between words only."""
+    """A sentence as HTML. A command at its end is shown as code, which only breaks at spaces."""
     words, found, command = page.escape(sentence).partition(": rnc ")
     if not found:
         return words
@@ -68,7 +68,7 @@ def _with_command(sentence: str) -> str:
 
 
 def _bars(runs: Sequence[ReportRun]) -> dict[str, list[tuple[str, int | str, ErrorGroup]]]:
-    """The errors of runs and of their baselines, the lowest first; nothing without two of them."""
+    """The errors of runs and baselines, the lowest first; {} if fewer than two can be compared."""
     key = error_key(runs)
     errors: dict[str, tuple[int | str, ErrorGroup]] = {}
     for run in runs:
@@ -92,7 +92,7 @@ def _bars(runs: Sequence[ReportRun]) -> dict[str, list[tuple[str, int | str, Err
 
 
 def cards(runs: Sequence[ReportRun]) -> str:
-    """A card per run: its answer, its main numbers, and what is missing."""
+    """A card per run: its result if there are several runs, its main numbers, what is missing."""
     return page.grid([_card(run, several=len(runs) > 1) for run in runs], "cards")
 
 
@@ -121,7 +121,7 @@ def _card(run: ReportRun, *, several: bool) -> str:
 
 
 def _facts(run: ReportRun) -> dict[str, tuple[str, str]]:
-    """The main numbers of a run: title -> value, and what stands beside it."""
+    """The main numbers of a run: title -> value, and a text beside it."""
     intervals: Mapping[str, Interval] = run.analyses.get("intervals", {})
     facts: dict[str, tuple[str, str]] = {}
     partly = ("concordance", "hit_share")

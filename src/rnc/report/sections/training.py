@@ -52,7 +52,7 @@ def draw_training(runs: Sequence[ReportRun], pictures: Pictures, figures: list[F
 
 
 def stage_words(stage: str, kept: object = None) -> str:
-    """A stage of history.csv in words. Those of scheme auto begin with the scheme they try.
+    """A stage of history.csv in words. With scheme auto, its name begins with the tried scheme.
 
     >>> stage_words("finetune/finetune", "finetune"), stage_words("probe/head"), stage_words("own")
     ('fine-tuning (kept)', 'head', 'own')

@@ -1,4 +1,4 @@
-"""The section of the samples with the worst errors: what they look like, or their features."""
+"""The section of the samples with the worst errors: their pictures, signals or features."""
 
 import base64
 import math
@@ -26,7 +26,7 @@ from rnc.report.sections.neighbours import (
 from rnc.run.predictions import numbers_of
 
 _WIDTH, _HEIGHT = 96, 48  # of a sparkline
-_SHOWN = 8  # features of a row; more are folded
+_SHOWN = 8  # features of a row that are shown; others are folded
 _UNUSUAL = 2.5  # standard deviations of the training rows
 
 
@@ -64,7 +64,7 @@ def _cell(run: ReportRun, row: int, picture: DrawPicture) -> str:
 
 
 def _below(run: ReportRun, row: int, picture: DrawPicture) -> str:
-    """The features of a row of a table beside those of its neighbours; else the neighbours."""
+    """The features and the neighbours of a sample, side by side if both have features."""
     inputs = run.folder.worst_inputs.get(row)
     if inputs and (samples := compared(run, row)):
         return _comparison(run, row, inputs, samples)
@@ -99,14 +99,14 @@ def _line(run: ReportRun, name: str, texts: Sequence[str]) -> str:
 
 
 def _most_unusual(run: ReportRun, inputs: dict[str, str]) -> tuple[list[str], list[str]]:
-    """Which features of a row are shown, and which are folded."""
+    """The names of the features of a row that are shown, and of those that are folded."""
     distances = {name: _distance(run, name, text) for name, text in inputs.items()}
     first = sorted(inputs, key=lambda name: -distances[name])[:_SHOWN]
     return [name for name in inputs if name in first], [n for n in inputs if n not in first]
 
 
 def _features(run: ReportRun, inputs: dict[str, str]) -> str:
-    """The features of a row of a table; of many, the most unusual ones, and the rest folded."""
+    """The features of a row of a table: the most unusual ones, with the others folded."""
     shown, rest = _most_unusual(run, inputs)
     lists = [
         "".join(_feature(run, name, inputs[name]) for name in names) for names in (shown, rest)
@@ -126,7 +126,7 @@ def _value(text: str, *, unusual: bool) -> str:
 
 
 def _brief(text: str) -> str:
-    """A cell of a table: long numbers rounded, long texts cut, a word for a gap."""
+    """A cell of a table as short text: numbers rounded, long texts cut, "missing" for a gap."""
     (number,) = numbers_of([text])
     if math.isfinite(number) and len(text) > 7:
         return page.number(float(number))
@@ -148,7 +148,7 @@ def _fitted_columns(run: ReportRun) -> dict[str, dict[str, Any]]:
 
 
 def _picture(i: int, pictures: Pictures, row: int) -> str:
-    """The picture or sparkline of a sample of run i; nothing where it has none."""
+    """The picture or sparkline of a sample of run i; "" if it has none."""
     place = pictures.places.get(i, {}).get(row)
     if place is None:
         return ""
@@ -165,7 +165,7 @@ def _picture(i: int, pictures: Pictures, row: int) -> str:
 
 
 def _percent(place: int, count: int) -> str:
-    """Where a picture is on its sheet, as CSS counts: 0 % is the first, 100 % the last."""
+    """The position of a picture on its sheet in CSS: 0 % is the first, 100 % the last."""
     return f"{100 * place / max(1, count - 1):.4f}%"
 
 
