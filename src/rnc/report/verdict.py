@@ -43,7 +43,7 @@ def error_of(run: ReportRun, key: str) -> SeedScore | None:
 
 
 def compare(run: ReportRun, other: ReportRun, key: str = "mae") -> ErrorDifference | None:
-    """The difference of two runs: over their seeds, else sample by sample. None if there is none."""
+    """The difference of two runs: over their seeds, else sample by sample. None if unknown."""
     errors, others = error_of(run, key), error_of(other, key)
     if run.targets != other.targets:
         return None

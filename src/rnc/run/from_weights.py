@@ -27,7 +27,7 @@ def suit_weights(
     Args:
         config: the config of the run.
         given: fields that the user chose, which are not changed.
-        resumed: the folder of a run to resume; if it has a run, both fields are taken from it.
+        resumed: the folder of a run to resume; if it has a run, the fields come from there.
     """
     if not has_weights(config):
         return config
