@@ -29,7 +29,7 @@ def make_photos(count: int, side: int, device: str) -> Tensor:
 
 
 def seconds(images: Tensor, name: str) -> float:
-    """Sum over the severities, after a warm-up with two images."""
+    """Seconds to corrupt the images at all severities, after a warm-up with two images."""
     corrupt(images[:2], name, 1)
     _wait(images)
     start = time.perf_counter()

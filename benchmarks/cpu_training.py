@@ -1,11 +1,12 @@
-"""Training on a CPU with and without freed memory kept for the next step, in turns.
+"""Time of training on a CPU, with and without keeping freed memory for the next step.
 
-    kept       as `rnc fit` does it: see rnc.training.memory
-    returned   as glibc does by itself
+    kept       freed memory is kept, as in `rnc fit`: see rnc.training.memory
+    returned   freed memory goes back to the system, as in plain glibc
 
-Each runs in a process of its own, on one thread, through the product's own loop: the encoder by
-RnC, two views, batches of 128 (small-cnn, 28 pixels, grey) or 32 (resnet18, 96 pixels). The first
-epoch does not count. Processor seconds stand for the time, since they count only this process.
+The two ways take turns. Each training runs in a process of its own, on one thread, in the training
+loop of `rnc fit`: RnC trains an encoder with two views and batches of 128 (small-cnn, 28 pixels,
+grey) or 32 (resnet18, 96 pixels). The first epoch does not count. Times are processor seconds,
+since other processes do not affect them.
 
     python benchmarks/cpu_training.py --out benchmarks/results/cpu_training.csv
 """
@@ -43,7 +44,7 @@ def make_table(channels: int, side: int, rows: int) -> Table:
 
 
 def measure(encoder: str, way: str) -> dict[str, float]:
-    """What an epoch takes in this process."""
+    """Processor seconds, page faults and peak memory of an epoch in this process."""
     torch.set_num_threads(1)
     if way == "returned":
         recipes.kept_memory = lambda config: contextlib.nullcontext()
@@ -69,7 +70,7 @@ def measure(encoder: str, way: str) -> dict[str, float]:
 
 
 def compare(encoder: str, repeats: int) -> list[dict[str, object]]:
-    """The medians of both ways, which take turns."""
+    """Result rows with the medians of both ways, which take turns."""
     found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(repeats):
         for way in WAYS:

@@ -1,4 +1,4 @@
-"""Decoding 10,000 JPEG files of 96 pixels into the cache, and the second start from it.
+"""Time to decode 10,000 JPEG files of 96 pixels into the cache, and to load them from it.
 
 python benchmarks/decode_speed.py --out benchmarks/results/decode_speed.csv
 """
@@ -31,7 +31,7 @@ def write_photos(folder: Path, count: int, side: int) -> list[Path]:
 
 
 def seconds(files: list[Path], side: int, cache: Path) -> float:
-    """Time to have all pixels at hand, each looked at once."""
+    """Seconds to load all pixels and to read each of them once."""
     start = time.perf_counter()
     decoded = load_images(files, side, cache=cache)
     assert not decoded.bad

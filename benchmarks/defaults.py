@@ -1,14 +1,15 @@
-"""What batches and epochs that follow the number of rows are worth: test MAE before and after.
+"""Compare the test MAE before and after batch size and epochs depended on the number of rows.
 
-"before" is what `rnc fit` did: batches of 256, or of half the rows where these are fewer (which was
-an error), 30 epochs of preset quick, rates that do not depend on the batch. "after" is the default.
+"before" has the old defaults of `rnc fit`: batches of 256, 30 epochs of preset quick, and learning
+rates that do not depend on the batch. Fewer than 256 rows were an error; here they get batches of
+half the rows. "after" has the present defaults.
 
     python benchmarks/defaults.py airfoil/table.csv concrete/table.csv --target y \
         --out benchmarks/results/defaults.csv
     python benchmarks/defaults.py concrete/table.csv --target y --preset paper --epochs 40 ...
 
-One thread; a training is written as soon as it is done. Guessing the median and scikit-learn's
-gradient boosting are scored on the same split.
+All trainings use one thread, and each is written as soon as it is done. The baselines (the median,
+and scikit-learn's gradient boosting) are scored on the same split.
 """
 
 import argparse
@@ -30,7 +31,7 @@ RATES = {"probe": 0.5, "end2end": 0.2}
 
 
 def fields_before(preset: str, scheme: str, rows: int, epochs: int | None) -> dict[str, Any]:
-    """What the defaults were."""
+    """The fields of FitConfig that the old defaults set."""
     fields: dict[str, Any] = {"batch_size": 256 if rows >= 256 else rows // 2, "epochs": epochs}
     return fields | ({"lr": RATES[scheme]} if preset == "paper" else {})
 
@@ -54,7 +55,7 @@ def train_once(table: Table, config: FitConfig) -> dict[str, object]:
 
 
 def main() -> None:
-    """Train on every table by both ways."""
+    """Train on every table with the old and the present defaults."""
     parser = argparse.ArgumentParser()
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("--target", required=True)

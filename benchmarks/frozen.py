@@ -1,8 +1,8 @@
-"""What an encoder that was trained on other pictures is worth on few: frozen, fine-tuned, unused.
+"""Compare ways to use a pretrained encoder on few pictures: frozen, fine-tuned, or not at all.
 
-The weights are those of a run of `rnc fit`, as `--weights` takes them; the data are a table of
-photos that this run has not seen. Every row is a method with its seconds of training (features of
-a frozen encoder included, and once more with the features kept) and its test error.
+The weights come from a run of `rnc fit`, by `--weights`. The data are a table of photos that this
+run has not seen. Every row of the results has a method, its seconds of training and its test error.
+The seconds include the features of a frozen encoder; "frozen, again" finds them in the cache.
 
     rnc fit first_half.csv --images photos --target age --encoder small-cnn --image-size 32 \
         --preset quick --out runs/first
@@ -44,11 +44,11 @@ METHODS: dict[str, dict[str, Any]] = {
     "end to end from scratch": {**FINETUNED, "weights": None},
     "rnc from scratch": {"weights": None},
 }
-"""By name: fields of FitConfig. The last four train the whole network."""
+"""The fields of FitConfig by name of the method. The last four train the whole network."""
 
 
 class LinearProjection(ResidualProjection):
-    """z + W z, to compare with."""
+    """The projection z + W z + b, for comparison with the residual one."""
 
     def __init__(self, d: int) -> None:
         super().__init__(d)
@@ -99,7 +99,7 @@ def main() -> None:
     )
     shared = {"encoder": args.encoder, "image_size": args.image_size, "weights": args.weights}
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["XDG_CACHE_HOME"] = cache  # features that another run kept would be free
+        os.environ["XDG_CACHE_HOME"] = cache  # without features that other runs have cached
         for seed in range(args.seeds):
             for method in args.methods:
                 row = {"data": args.source.stem, **measured(table, method, shared, seed)}

@@ -1,9 +1,10 @@
-"""What choosing the balance of a solved head costs where it cannot help: validation like training.
+"""What it costs to choose the balance of a solved head where balance cannot help.
 
-Every table is split at random, 70/10/20, several times. An l1 head is solved on its columns and 200
-random features of them (a layer of ReLU), with balance 0 and with the balance that validation
-chooses, for several rules: how many standard errors better it must be, over all validation rows or
-over a few. Printed and written: the change of the test MAE over balance 0.
+It cannot help if validation rows are like training rows. So every table is split at random,
+70/10/20, several times. An l1 head is solved on the columns and 200 random ReLU features of them,
+with balance 0 and with the balance that validation chooses. The rules of choice differ in how many
+standard errors better a balance must be, over all validation rows or over a few. The results are
+the changes of the test MAE relative to balance 0.
 
     python benchmarks/head_balance.py airfoil/table.csv concrete/table.csv --target y \
         --out benchmarks/results/head_balance.csv
@@ -24,7 +25,7 @@ from rnc.training import probe
 from rnc.training.probe import HeadFit, solve_head
 
 RULES = ((0.0, None), (1.0, None), (2.0, None), (2.0, 30), (2.0, 8))
-"""Standard errors, and validation rows."""
+"""Pairs of standard errors and validation rows; None stands for all validation rows."""
 MOST_ROWS = 10_000
 RANDOM_FEATURES = 200
 
@@ -32,7 +33,7 @@ Split = tuple[Tensor, Tensor]
 
 
 def make_splits(x: np.ndarray, y: np.ndarray, seed: int) -> list[Split]:
-    """Columns and random features of them, with targets: of training, validation and test."""
+    """Features and targets of train, val and test rows: columns and random features of them."""
     order = np.random.default_rng(seed).permutation(len(x))[:MOST_ROWS]
     ends = [0, int(0.7 * len(order)), int(0.8 * len(order)), len(order)]
     train = x[order[: ends[1]]]
@@ -47,7 +48,7 @@ def make_splits(x: np.ndarray, y: np.ndarray, seed: int) -> list[Split]:
 
 
 def solve(splits: list[Split], balance: float | None, rows: int | None) -> tuple[HeadFit, float]:
-    """What was chosen by so many validation rows, and the test error."""
+    """The head that the first `rows` validation rows choose, and its test error."""
     train, val, test = splits
     head = make_head("l1", train[0].shape[1], train[1]).double()
     found = solve_head(head, *train, *(part[:rows] for part in val), balance=balance)
@@ -56,7 +57,7 @@ def solve(splits: list[Split], balance: float | None, rows: int | None) -> tuple
 
 
 def main() -> None:
-    """Solve all heads, then print and write what each rule does to the error."""
+    """Solve all heads, then print and write how each rule changes the error."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0] if __doc__ else "")
     parser.add_argument("tables", nargs="+", type=Path)
     parser.add_argument("--target", required=True)

@@ -1,8 +1,9 @@
 """Time to solve a head on fixed features, by L-BFGS and by Newton steps, side by side in one run.
 
-L-BFGS solves all seven ridge penalties, as `solve_head` did before. Newton solves the same, and
-with "balance" chooses the exponent of the sample weights on top. They take turns; the fastest of
-each counts. The features are made: 16 hidden numbers through a layer of ReLU, with noise.
+L-BFGS solves the head for all seven ridge penalties, as an older `solve_head` did. Newton solves
+the same; with "balance" it also chooses the exponent of the sample weights. They take turns, and
+the fastest time of each counts. The features are synthetic: 16 hidden numbers through a ReLU layer,
+with noise.
 
     OMP_NUM_THREADS=1 python benchmarks/head_speed.py --out benchmarks/results/head_speed.csv
     python benchmarks/head_speed.py --device cuda --out benchmarks/results/head_speed.csv
@@ -27,7 +28,7 @@ Split = tuple[Tensor, Tensor]
 
 
 def make_features(rows: int, d: int, device: str) -> Split:
-    """Features like those of an encoder (n, d), and ages (n, 1) that they show with noise."""
+    """Synthetic features (n, d) and ages (n, 1): noisy functions of the same hidden numbers."""
     torch.manual_seed(0)
     hidden = torch.randn(rows, 16)
     features = torch.relu(hidden @ torch.randn(16, d) / 4 + 0.3 * torch.randn(rows, d))
@@ -36,7 +37,7 @@ def make_features(rows: int, d: int, device: str) -> Split:
 
 
 def by_lbfgs(name: str, train: Split, val: Split) -> float:
-    """The best validation error over the penalties, by L-BFGS from the strongest one on."""
+    """The best validation error over the penalties, by L-BFGS from the strongest to the weakest."""
     features, targets = train[0].double(), train[1]
     shift, scale = features.mean(dim=0), features.var(dim=0).mean().sqrt()
     config = head_config(name, features.shape[1], targets)
@@ -91,7 +92,7 @@ def main() -> None:
         for _ in range(args.repeats):
             for name, solve in CONTESTANTS.items():
                 started = time.perf_counter()
-                errors[name] = solve(head, train, val)  # a float: the GPU is done
+                errors[name] = solve(head, train, val)  # a float, so the GPU has finished
                 seconds[name].append(time.perf_counter() - started)
         for name, found in seconds.items():
             ratio = min(seconds["lbfgs"]) / min(found)

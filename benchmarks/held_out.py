@@ -1,4 +1,4 @@
-"""The held-out rows of a run, or of a file of features: predictions, targets, how hard they are."""
+"""The held-out rows of a run or of a feature file: predictions, targets and difficulty."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,45 +37,45 @@ class HeldOut:
 
     @cached_property
     def run(self) -> RunFolder:
-        """The folder."""
+        """The run folder."""
         return RunFolder(self.path)
 
     @cached_property
     def difficulty(self) -> NDArray[np.float64]:
-        """(n,) by the neighbours of this run's features."""
+        """How hard each row is by its neighbours in this run's features, (n,)."""
         if (self.path / REFERENCE_FILE).exists():
             return compared_with(read_reference(self.path)).difficulty(self.run.features)
-        known = reference_of(self.run.model, self.run.table)  # an older run
+        known = reference_of(self.run.model, self.run.table)  # for an older run without that file
         return compared_with(known).difficulty(self.run.features)
 
     @property
     def predictions(self) -> Columns:
-        """(n, t)."""
+        """The predictions, (n, t)."""
         return self.run.predictions.predicted[self.run.rows]
 
     @property
     def targets(self) -> Columns:
-        """(n, t)."""
+        """The targets, (n, t)."""
         return self.run.truth[self.run.rows]
 
     @property
     def target_names(self) -> Sequence[str]:
-        """By column."""
+        """The names of the t targets."""
         return self.run.targets
 
     @property
     def period(self) -> float | None:
-        """Of targets on a circle."""
+        """The period of targets on a circle; None for other targets."""
         return self.run.fit.period if self.run.fit.label_distance == "circular" else None
 
     def groups(self, column: str | None) -> NDArray[np.str_] | None:
-        """(n,) of a column of predictions.csv, if it has it."""
+        """The values of a subgroup column, (n,); None if the run does not have it."""
         found = self.run.subgroups.get(column or "")
         return None if found is None else found[self.run.rows]
 
 
 class FeatureFile(HeldOut):
-    """The same for features without a run."""
+    """The held-out rows of a feature file, without a run."""
 
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
@@ -85,13 +85,13 @@ class FeatureFile(HeldOut):
 
     @cached_property
     def difficulty(self) -> NDArray[np.float64]:
-        """(n,) by the neighbours of these features."""
+        """How hard each row is by its neighbours in these features, (n,)."""
         known = Neighbours(self.arrays["train"].float(), self.arrays["train_y"])
         return known.difficulty(self.arrays["test"].float())
 
     @cached_property
     def predictions(self) -> Columns:
-        """(n, t) of a solved head."""
+        """The predictions of a solved l1 head, (n, t)."""
         arrays = {name: values.float() for name, values in self.arrays.items()}
         head = make_head("l1", arrays["train"].shape[1], self.arrays["train_y"])
         rows = (arrays["train"], self.arrays["train_y"], arrays["val"], self.arrays["val_y"])
@@ -101,24 +101,24 @@ class FeatureFile(HeldOut):
 
     @property
     def targets(self) -> Columns:
-        """(n, t)."""
+        """The targets, (n, t)."""
         return self.arrays["test_y"].numpy()
 
     @property
     def target_names(self) -> Sequence[str]:
-        """By column."""
+        """The names of the t targets: y, or y, y1, ..."""
         return [f"y{i}" if i else "y" for i in range(self.arrays["test_y"].shape[1])]
 
     @property
     def period(self) -> float | None:
-        """None is on a circle."""
+        """None: targets of feature files are not on a circle."""
         return None
 
     def groups(self, column: str | None) -> NDArray[np.str_] | None:
-        """None is known."""
+        """None: feature files have no subgroups."""
         return None
 
 
 def held_out(path: Path) -> HeldOut:
-    """The rows of a folder or of a file."""
+    """The held-out rows of a run folder or of an .npz feature file."""
     return FeatureFile(path) if path.suffix == ".npz" else HeldOut(path)

@@ -1,11 +1,12 @@
-"""The wheel in fresh environments: how large each flavour is, and how long its doors take to open.
+"""Size and start-up time of the wheel in fresh environments, for each way to install it.
 
-Builds the wheel, and for each flavour makes an environment in a temporary folder, installs torch,
-then the wheel, and does there what the flavour is for; a flavour that cannot do it is an error.
-Needs the package index, and 7 GB of disk.
+This builds the wheel. For each way to install it (flavour), it makes an environment in a temporary
+folder, installs torch and then the wheel, and runs what the flavour is for; a failure is an error.
+It also times the commands and imports (doors) of the flavour. It needs the package index and 7 GB
+of disk.
 
 python benchmarks/install.py --out benchmarks/results/install.csv        # all flavours
-python benchmarks/install.py --python python3.13 --flavours loss         # one, of another Python
+python benchmarks/install.py --python python3.13 --flavours loss         # one, with another Python
 """
 
 import argparse
@@ -52,7 +53,7 @@ for text in requires("rank-n-contrast"):
 
 @dataclass(frozen=True)
 class Flavour:
-    """A way to install the wheel, and what one can do then."""
+    """A way to install the wheel, and the code that must run then."""
 
     extra: str
     words: tuple[str, ...]
@@ -68,7 +69,7 @@ FLAVOURS = {
 
 
 def run(*words: object, folder: Path | None = None) -> str:
-    """What a command prints; its errors end the benchmark."""
+    """The output of a command. If it fails, the benchmark ends."""
     result = subprocess.run(
         [str(word) for word in words], cwd=folder, capture_output=True, text=True, check=False
     )

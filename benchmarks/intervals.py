@@ -3,29 +3,30 @@
     python benchmarks/intervals.py runs/concrete-rnc-0 runs/concrete-l1-0 runs/utkface-rnc-0 ... \
         --out benchmarks/results/intervals.csv
 
-SET-METHOD-SEED.npz, in place of a folder, holds the features that `recipe_trials.py --features`
-keeps: train, val, test, and their targets train_y, val_y, test_y. Predictions are those of a solved
-l1 head, whose penalty the validation rows choose.
-
-A folder is that of a finished run and is called SET-METHOD-SEED, with METHOD rnc or l1. Of it are
-read config.json, scores.json, predictions.csv, features.safetensors (of up to 2,000 test rows) and
+A folder is that of a finished run and is called SET-METHOD-SEED, with METHOD rnc or l1. The script
+reads config.json, scores.json, predictions.csv, features.safetensors (of up to 2,000 test rows) and
 reference.safetensors (training features and targets). Runs of one set and seed must have the same
-test rows: then the neighbours of one run's features say how hard samples are for the model of
-another, and only the features differ.
+test rows. So the features of one run can say how hard samples are for the model of another, and
+only the features differ.
 
-Half of the held-out rows calibrate, the other half is counted; 20 times, drawn anew. With --group,
-whole groups of a column of predictions.csv are drawn as well, which are not exchangeable.
+A file SET-METHOD-SEED.npz can take the place of a folder. It holds the features that
+`recipe_trials.py --features` writes: train, val, test, and their targets train_y, val_y, test_y.
+Then predictions come from a solved l1 head, whose penalty is chosen on the validation rows.
 
-    coverage, band_low, band_high   the mean over the splits, and where it is with a chance of 99 %
-    splits_in_band                  how many splits are within the 99 % of their own
+In each of 20 random splits, half of the held-out rows calibrate the intervals, and the other half
+is scored. With --group, there are also splits of whole groups, by a column of predictions.csv; the
+halves of these are not exchangeable.
+
+    coverage, band_low, band_high   the mean over the splits, and its 99 % range by chance
+    splits_in_band                  the number of splits whose coverage is in its own 99 % range
     width, median_width             means over the splits
     interval_score                  lower is better
-    equal_width                     the mean width where each kind is scaled by one number to cover
-                                    as many of all held-out rows; bins have margins that are not
-                                    from the rows they are for
-    over_plain, over_plain_low, ... equal_width over that of plain intervals of the same model, with
-                                    its 95 % interval by the bootstrap of rows
-    over_l1, ...                    equal_width over that with the neighbours of L1 features
+    equal_width                     the mean width after each kind is scaled by one number, so that
+                                    all kinds cover the same share of all held-out rows; the margins
+                                    of bins come from the other half of a split
+    over_plain, over_plain_low, ... equal_width divided by that of plain intervals of the same
+                                    model, with a 95 % interval by the bootstrap of rows
+    over_l1, ...                    equal_width divided by that with the neighbours of L1 features
 """
 
 import argparse
@@ -55,7 +56,7 @@ Rows = NDArray[np.int64]
 
 
 class Samples(NamedTuple):
-    """One target of held-out rows, (n, 1) each, and how hard they are, (n,)."""
+    """One target of held-out rows: predictions and targets, (n, 1) each, and difficulty, (n,)."""
 
     predictions: Columns
     targets: Columns
@@ -63,14 +64,14 @@ class Samples(NamedTuple):
     period: float | None
 
     def conformal(self, rows: Rows | slice, bins: int) -> Conformal:
-        """From some of the rows."""
+        """Conformal intervals that are calibrated on some of the rows."""
         hard = None if self.difficulty is None else self.difficulty[rows]
         return Conformal(
             self.predictions[rows], self.targets[rows], hard, bins=bins, period=self.period
         )
 
     def scores(self, known: Rows, new: Rows, confidence: float, bins: int) -> dict[str, float]:
-        """Of the intervals of new rows, with the margins of known ones."""
+        """Scores of the intervals of new rows, which are calibrated on known rows."""
         hard = None if self.difficulty is None else self.difficulty[new]
         found = self.conformal(known, bins).intervals(self.predictions[new], confidence, hard)
         return interval_scores(*found, self.targets[new], confidence, period=self.period)
@@ -87,7 +88,7 @@ def row_splits(n: int, seed: int) -> list[tuple[Rows, Rows]]:
 
 
 def group_splits(groups: NDArray[np.str_], seed: int) -> list[tuple[Rows, Rows]]:
-    """Halves of the groups; the rows of one are together."""
+    """Halves of the groups; all rows of a group are in the same half."""
     random, names = np.random.default_rng([seed, 19]), np.unique(groups)
     known = [random.permutation(names)[: max(1, len(names) // 2)] for _ in range(SPLITS)]
     return [
@@ -97,15 +98,15 @@ def group_splits(groups: NDArray[np.str_], seed: int) -> list[tuple[Rows, Rows]]
 
 
 def chances_of(confidence: float, known: int, new: int, bins: int) -> NDArray[np.float64]:
-    """The chances that none, one, two ... of the new rows are covered, with bins of equal size."""
+    """The probabilities that 0, 1, 2, ... of the new rows are covered, with bins of equal size."""
     parts = [covered_chances(confidence, known // bins, (new + one) // bins) for one in range(bins)]
     return reduce(np.convolve, parts)
 
 
 def band(chances: NDArray[np.float64], times: int = 1) -> tuple[float, float]:
-    """Where the mean coverage of some splits is with a chance of 99 %.
+    """The range of the mean coverage over `times` splits that has a probability of 99 %.
 
-    Given the rows, splits are independent: the chances of all are those of a sum.
+    Given the rows, splits are independent. So the probabilities are those of a sum.
     """
     chances = reduce(np.convolve, [chances] * times)
     tail = (1 - LEVEL) / 2
@@ -114,7 +115,7 @@ def band(chances: NDArray[np.float64], times: int = 1) -> tuple[float, float]:
 
 
 def bins_for(rows: int, confidence: float) -> int:
-    """As many bins as have enough calibration rows; 1 if not even two have."""
+    """The largest number of bins, up to MOST_BINS, that all have enough calibration rows, or 1."""
     return max(1, min(MOST_BINS, rows // max(ROWS_PER_BIN, least_rows(confidence) + 1)))
 
 
@@ -124,9 +125,9 @@ def bins_for(rows: int, confidence: float) -> int:
 def shapes(
     samples: Samples, kind: str, confidence: float, halves: Sequence[tuple[Rows, Rows]]
 ) -> Columns:
-    """How wide the intervals of a kind are for each row, up to a number for all: (k, n).
+    """Relative widths of the intervals of a kind for each row: (k, n), with k splits for bins or 1.
 
-    Margins of bins are for each half of a split those of the other half.
+    For bins, each half of a split gets the margins of the other half.
     """
     n = len(samples.targets)
     if kind == "plain":
@@ -143,7 +144,7 @@ def shapes(
 
 
 def equal_widths(samples: Samples, found: Columns, confidence: float, draws: Rows) -> Columns:
-    """Mean widths at equal coverage, of rows drawn again and again: (r, n) -> (r,)."""
+    """Mean widths at equal coverage, for each of r resamples of the rows: (r, n) -> (r,)."""
     errors = samples._replace(difficulty=None).conformal(slice(None), 1).scores[:, 0]
     total = np.zeros(len(draws))
     for shape in found:
@@ -154,7 +155,7 @@ def equal_widths(samples: Samples, found: Columns, confidence: float, draws: Row
 
 
 def ratio(widths: Columns, others: Columns, name: str) -> dict[str, str]:
-    """Widths over others, of all rows first, with the middle 95 % of the resamples."""
+    """The ratio of widths to others on all rows (entry 0), with its 95 % range over resamples."""
     ratios = widths / others
     low, high = np.quantile(ratios[1:], [0.025, 0.975])
     found = {name: ratios[0], f"{name}_low": low, f"{name}_high": high}
@@ -165,7 +166,7 @@ def ratio(widths: Columns, others: Columns, name: str) -> dict[str, str]:
 
 
 def study(runs: dict[str, HeldOut], group: str | None) -> Iterator[dict[str, object]]:
-    """The rows of the runs of one set and seed, by method."""
+    """The result rows for the runs of one set and seed, which are given by method."""
     first = next(iter(runs.values()))
     n = len(first.targets)
     for run in runs.values():
@@ -186,7 +187,7 @@ def of_target(
     draws: Rows,
     group: str | None,
 ) -> Iterator[dict[str, object]]:
-    """Rows of one model, target and confidence: every kind of intervals, by rows and by groups."""
+    """Result rows of one model, target and confidence, for every kind of intervals and splits."""
     method, t, target = which
     plain = Samples(run.predictions[:, [t]], run.targets[:, [t]], None, run.period)
     kinds = {("plain", ""): plain, ("bins", ""): plain}
@@ -219,7 +220,7 @@ def of_target(
 def over_splits(
     samples: Samples, kind: str, confidence: float, halves: Sequence[tuple[Rows, Rows]]
 ) -> dict[str, object]:
-    """Mean scores over the splits, beside what chance allows."""
+    """Mean scores over the splits, and the range of coverage by chance."""
     found, within = [], 0
     for known, new in halves:
         bins = bins_for(len(known), confidence) if kind == "bins" else 1
@@ -240,7 +241,7 @@ def over_splits(
 
 
 def table(rows: Sequence[dict[str, str]]) -> Iterator[str]:
-    """The rows of a file as the table of docs/intervals.md, a line for each set and target."""
+    """The table of docs/intervals.md: a line for each set, target and kind of splits."""
     heads = ("set", "held-out rows", "models", "coverage at 80, 90, 95%", "within the band")
     heads += ("bins / plain", "normalised / plain", "RnC / L1 features")
     yield f"| {' | '.join(heads)} |"
@@ -283,7 +284,7 @@ def _words(rows: Sequence[dict[str, str]], name: str) -> str:
 
 
 def main() -> None:
-    """Study what is not in the file yet, one set and seed after the other."""
+    """Study the sets and seeds that are not in the file yet."""
     parser = argparse.ArgumentParser()
     parser.add_argument("runs", nargs="*", type=Path)
     parser.add_argument("--group", help="column of predictions.csv to split by as well")

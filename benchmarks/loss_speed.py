@@ -2,9 +2,9 @@
 
     loop     the definition as n - 1 steps over (n, n) arrays, after an (n, n, d) difference
     ours     rnc_loss; on a GPU this is the fused backend
-    graph    the same as torch.cuda.make_graphed_callables makes it (GPU only)
+    graph    rnc_loss as a CUDA graph of torch.cuda.make_graphed_callables (GPU only)
     torch    rnc_loss with backend="torch"
-    chunked  the same with chunk_size
+    chunked  rnc_loss with backend="torch" and chunk_size
     supcon   a plain supervised contrastive loss, the usual yardstick for cost
 
 On a CPU only ratios and memory are written down: times of a shared machine mean little.
@@ -34,7 +34,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def loop_loss(features: Tensor, targets: Tensor, temperature: float = 2.0) -> Tensor:
-    """One step per rank of positive, each over all anchors; not stable for spread features."""
+    """The loss in one step per positive, each for all anchors; not stable for spread features."""
     n = features.shape[0]
     off_diagonal = ~torch.eye(n, dtype=torch.bool, device=features.device)
     distances = (targets[:, None] - targets[None]).abs()[off_diagonal].view(n, n - 1)
@@ -61,7 +61,7 @@ def supcon_loss(features: Tensor, targets: Tensor, temperature: float = 0.1) -> 
 
 
 def methods(chunk_size: int) -> dict[str, Loss]:
-    """The contestants by name."""
+    """The losses to compare, by name."""
     return {
         "loop": loop_loss,
         "ours": rnc_loss,
@@ -81,7 +81,7 @@ def make_batch(n: int, d: int, device: str) -> tuple[Tensor, Tensor]:
 
 
 def step(loss: Loss, features: Tensor, targets: Tensor) -> None:
-    """One forward and backward pass, finished when it returns."""
+    """One forward and backward pass, which has finished when this returns."""
     features.grad = None
     loss(features, targets).backward()
     if features.is_cuda:
@@ -89,7 +89,7 @@ def step(loss: Loss, features: Tensor, targets: Tensor) -> None:
 
 
 def graphed(features: Tensor, targets: Tensor) -> Loss:
-    """rnc_loss as a CUDA graph for batches of this size, in torch's one line."""
+    """rnc_loss as a CUDA graph for batches of this size."""
     example = (features.detach().clone().requires_grad_(), targets.clone())
     return cast("Loss", torch.cuda.make_graphed_callables(RnCLoss(validate=False), example))
 
@@ -110,7 +110,7 @@ def milliseconds(name: str, loss: Loss, n: int, d: int, device: str) -> float:
 
 
 def peak_mib(name: str, n: int, d: int, device: str, chunk_size: int) -> float:
-    """Peak memory beyond the batch itself, in a process of its own on a CPU."""
+    """Peak memory beyond the batch itself. On a CPU it is measured in a process of its own."""
     if device == "cpu":
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             return pool.apply(_peak_of_this_process, (name, n, d, chunk_size))
@@ -124,7 +124,7 @@ def peak_mib(name: str, n: int, d: int, device: str, chunk_size: int) -> float:
 
 def _peak_of_this_process(name: str, n: int, d: int, chunk_size: int) -> float:
     loss = methods(chunk_size)[name]
-    step(loss, *make_batch(8, d, "cpu"))  # loads what torch loads once
+    step(loss, *make_batch(8, d, "cpu"))  # triggers what torch loads only once
     batch = make_batch(n, d, "cpu")
     before = _status_mib("VmRSS")
     step(loss, *batch)

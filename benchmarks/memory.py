@@ -1,8 +1,9 @@
-"""Peak memory of commands by the number of rows: resident memory of a process of its own.
+"""Peak resident memory of commands, by the number of rows.
 
-The size of the data is that of the numbers in a CSV in float64, of signals in float32, and of
-pixels of one byte. What a process takes for little data is measured, too: a command on a thousand
-rows. The last column is what a command takes above that, over the bytes of the further rows.
+Each command runs in a process of its own. The size of the data counts numbers of a CSV as float64,
+signals as float32 and pixels as bytes. Each command also runs on a thousand rows, to measure what
+it takes for little data. The last column is the memory above that, divided by the bytes of the
+additional rows.
 
 python benchmarks/memory.py --out benchmarks/results/memory.csv
 python benchmarks/memory.py --source ../older/src --label before --out ...    # another checkout
@@ -62,7 +63,7 @@ def write_signals(path: Path, rows: int) -> None:
 
 
 class Kind(NamedTuple):
-    """A kind of data: how to make it, the options that fit it takes, the bytes of a row."""
+    """A kind of data: a function that writes it, options of `rnc fit`, and the bytes of a row."""
 
     write: Callable[[Path, int], None]
     suffix: str
@@ -83,7 +84,7 @@ KINDS = {
 
 
 def peak(words: list[str], source: Path, folder: Path) -> float:
-    """MB that a command takes at most."""
+    """The peak memory of a command in MiB."""
     environment = os.environ | {
         "PYTHONPATH": str(source.resolve()),
         "XDG_CACHE_HOME": str(folder / "cache"),
@@ -105,7 +106,7 @@ def peak(words: list[str], source: Path, folder: Path) -> float:
 
 
 def data_file(kind: str, rows: int, folder: Path) -> Path:
-    """The data, made in a process of its own: memory of this one would count for its children."""
+    """The data file, made by another process: memory of this one would count for its children."""
     path = folder / f"{kind}-{rows}{KINDS[kind].suffix}"
     if not path.exists():
         code = f"import memory; memory.KINDS[{kind!r}].write(memory.Path({str(path)!r}), {rows})"
@@ -115,7 +116,7 @@ def data_file(kind: str, rows: int, folder: Path) -> Path:
 
 
 def words_of(command: str, kind: str, rows: int, folder: Path) -> list[str]:
-    """The command line; a run to predict with is trained before."""
+    """The arguments of `rnc`. If the command needs a trained run, that is trained first."""
     options, data = KINDS[kind].options, data_file(kind, rows, folder)
     training = [*options, "--preset", "quick", "--epochs", "1", "--device", "cpu", "--overwrite"]
     if command == "fit":

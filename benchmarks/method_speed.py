@@ -1,8 +1,8 @@
-"""Time per epoch of every method over that of L1, side by side in one run.
+"""Time per epoch of every method relative to L1, measured side by side in one run.
 
-Random images of 32 pixels, small-cnn, batches of 64; on a GPU give --encoder resnet18 --pixels 224
---batch 256. Methods take turns, epoch by epoch, so that a machine that slows down slows all of
-them; the fastest epoch of each counts.
+The data are random images of 32 pixels, for small-cnn in batches of 64; on a GPU give --encoder
+resnet18 --pixels 224 --batch 256. Methods take turns, epoch by epoch, so that a machine that slows
+down slows all of them. The fastest epoch of each counts.
 
     OMP_NUM_THREADS=1 python benchmarks/method_speed.py --out benchmarks/results/method_speed.csv
 """

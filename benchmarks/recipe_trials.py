@@ -1,17 +1,17 @@
-"""What a recipe is worth on real images: RnC and L1 with everything else equal, on one GPU.
+"""Compare RnC and L1 on real images, with everything else in the recipe equal, on one GPU.
 
-Every step sees the same number of images: RnC sees several views of fewer samples, L1 sees that
-many different samples. Both have the same number of steps, random erasing, a warm-up, a cosine
-schedule, SGD with momentum, and a moving mean of the weights. Batch-norm statistics of the mean are
-taken anew at the end. The head is solved on features that are averaged over an image and its mirror
+Every step has the same number of images: RnC sees several views of fewer samples, L1 sees one view
+of more samples. Both have the same number of steps, random erasing, a warm-up, a cosine schedule,
+SGD with momentum, and a moving mean of the weights. At the end, batch-norm statistics are computed
+for the mean weights. The head is solved on features that are averaged over an image and its mirror
 image; samples are weighted by density(y)^-balance.
 
     python benchmarks/recipe_trials.py faces.csv --images faces --image-column path --target age \
         --split-column split_balanced --train-rows 12208 --trials trials.json \
         --out benchmarks/results/recipe_trials.csv
 
-trials.json is a list of objects, such as {"method": "rnc", "lr": 0.4, "erase": 1.0, "seed": 0}; the
-fields of `Trial` are what one may have. A trial is written as soon as it is done.
+trials.json is a list of objects with fields of `Trial`, such as {"method": "rnc", "lr": 0.4,
+"erase": 1.0, "seed": 0}. A trial is written as soon as it is done.
 """
 
 import argparse
@@ -47,7 +47,7 @@ Split = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Trial:
-    """One training."""
+    """The settings of one training."""
 
     method: str
     """rnc or l1."""
@@ -56,36 +56,36 @@ class Trial:
     """Share of the views that lose a rectangle."""
     seed: int = 0
     epochs: int = 100
-    """Each as many steps as there are batches of samples in `views` views."""
+    """An epoch has rows // (batch // views) steps, for L1 as well."""
     views: int = 2
     batch: int = 512
     """Images in a step."""
     weight_decay: float = 5e-4
     temperature: float = 2.0
     decay: float = 0.999
-    """Of the moving mean, per step."""
+    """Decay of the moving mean, per step."""
     encoder: str = "resnet18"
     rows: int = 0
-    """Training rows, the first of a seeded draw; 0: all of them."""
+    """Number of training rows, the first ones of the table or of --train-rows; 0 means all."""
     updates: int = 0
-    """Steps in all, instead of epochs."""
+    """Total number of steps, instead of epochs; 0 means by epochs."""
     crop: float = 0.5
     """Smallest share of the image in a crop."""
     holes: int = 1
-    """Rectangles of a view that are erased."""
+    """Number of rectangles that are erased in a view."""
     sampler: float = 0.0
-    """Samples are drawn in proportion to density of their target^-this."""
+    """Samples are drawn in proportion to density(target)^-sampler; 0 means each once per epoch."""
     rounding: float = 0.0
-    """RnC ranks targets rounded to multiples of this; 0: as they are."""
+    """RnC ranks targets rounded to multiples of this; 0 means no rounding."""
     mix: float = 0.0
-    """Share of the samples that are mixed with another one, image and target (0.5 to 1 of their
-    own)."""
+    """Share of the samples whose image and target are mixed with those of another sample. Their own
+    weight is 0.5 to 1."""
     rotate: float = 0.0
-    """Degrees that views are turned by, at most."""
+    """The largest angle by which views are rotated, in degrees."""
 
 
 WORTH_COMPILING = 4e6
-"""Images of a trial that repay the time of compiling."""
+"""Trials with more images than this repay the time of compiling."""
 
 
 def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
@@ -101,7 +101,7 @@ def erase(views: Tensor, draws: Tensor, share: float) -> Tensor:
 
 
 def turned(views: Tensor, degrees: Tensor) -> Tensor:
-    """Views (m, c, h, w) turned around their centres by (m,)."""
+    """Views (m, c, h, w), rotated around their centres by degrees (m,)."""
     angles = torch.deg2rad(degrees)
     cosines, sines, zeros = angles.cos(), angles.sin(), torch.zeros_like(angles)
     rows = torch.stack((cosines, -sines, zeros, sines, cosines, zeros), dim=1).view(-1, 2, 3)
@@ -112,7 +112,7 @@ def turned(views: Tensor, degrees: Tensor) -> Tensor:
 def erased_views(
     raw: Tensor, augment: ImageAugment, draws: Tensor, hole: Tensor, share: float, rotate: float
 ) -> Tensor:
-    """Random views with erased rectangles: (n, c, h, w) -> (n * v, c, h, w)."""
+    """Random views, rotated, with erased rectangles: (n, c, h, w) -> (n * v, c, h, w)."""
     views = views_from(raw, augment, draws).flatten(0, 1)
     if rotate:
         views = turned(views, rotate * (2 * hole[:, 0, 5] - 1))
@@ -162,7 +162,7 @@ class Training:
         return self.augmented(raw, self.augment, draws, hole, self.trial.erase, self.trial.rotate)
 
     def mixed(self, views: Tensor, targets: Tensor) -> Split:
-        """Some samples and their targets mixed with another one of the batch."""
+        """Views and targets of the batch, with some samples mixed with another one."""
         count = len(targets)
         draws = torch.rand(2, count, device=views.device)
         own = torch.where(draws[0] < self.trial.mix, 1 - draws[1] / 2, 1.0)
@@ -177,7 +177,7 @@ class Training:
         )
 
     def step(self) -> None:
-        """One update, without a wait for the GPU."""
+        """One update, without waiting for the GPU."""
         views, targets = self.make_views(), self.targets[self.chosen]
         if self.trial.mix:
             views, targets = self.mixed(views, targets)
@@ -187,7 +187,7 @@ class Training:
             if self.trial.rounding:
                 targets = (targets / self.trial.rounding).round()
             loss = self.loss(features.view(self.samples, self.views, -1), targets)
-        else:  # in twentieths of a deviation, as the product trains L1 by SGD
+        else:  # in twentieths of a standard deviation, as `rnc fit` trains L1 by SGD
             scaled = (targets - self.shift) / self.scale
             loss = (self.head(features) - scaled.float()).abs().mean()
         gradients = torch.autograd.grad(loss, self.parameters)
@@ -198,7 +198,7 @@ class Training:
             torch._foreach_sub_(self.parameters, torch._foreach_mul(self.velocity, self.rate))
 
     def run(self) -> float:
-        """Train; the seconds of an epoch. The averaged weights remain."""
+        """Train, keep the averaged weights, and return the seconds per epoch."""
         steps, warm_up = self.updates, math.ceil(WARM_UP * self.updates)
         pass_length = len(self.targets) // self.samples
         self.encoder.train()
@@ -211,7 +211,7 @@ class Training:
             done = (k - warm_up) / max(1, steps - warm_up)
             cosine = 0.001 + 0.999 * (1 + math.cos(math.pi * done)) / 2
             self.rate.fill_(self.trial.lr * (min(1.0, (k + 1) / warm_up) if done < 0 else cosine))
-            if k == 4:  # what is compiled and allocated at first is there
+            if k == 4:  # after compiling and the first allocations
                 step, started = capture(self.step), time.perf_counter()
             step()
             if k % AVERAGE_EVERY == AVERAGE_EVERY - 1:
@@ -224,7 +224,7 @@ class Training:
         return seconds
 
     def _order(self) -> Tensor:
-        """Rows of an epoch: each once, or drawn."""
+        """The rows of an epoch: each once, or drawn with the weights of `sampler`."""
         if self.drawn is None:
             return torch.randperm(len(self.targets), device=self.images.device)
         return torch.multinomial(self.drawn.float(), len(self.targets), replacement=True)
@@ -262,11 +262,11 @@ class Training:
         return torch.cat(parts)
 
     def features(self) -> dict[str, Tensor]:
-        """By split."""
+        """The features of each split."""
         return {split: self.embed(images) for split, (images, _) in self.splits.items()}
 
     def errors(self, features: dict[str, Tensor]) -> dict[str, float]:
-        """Validation and test MAE of a solved head, by its balance, and of L1's own."""
+        """Validation and test MAE of solved heads, by balance, and of the head that L1 trained."""
         targets = {split: y for split, (_, y) in self.splits.items()}
         found = {}
         for balance in BALANCES:
@@ -303,7 +303,7 @@ def capture(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def main() -> None:
-    """Do all trials of a file."""
+    """Run all trials of a file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("table", type=Path)
     parser.add_argument("--images", type=Path)

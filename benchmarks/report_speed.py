@@ -1,4 +1,4 @@
-"""A report of three runs with 20,000 test samples each: seconds to write it, and its size.
+"""Time to write a report of three runs with 20,000 test samples each, and its size.
 
 python benchmarks/report_speed.py --out benchmarks/results/report_speed.csv
 """
@@ -63,7 +63,7 @@ def write_run(folder: Path, samples: int, kind: str, seed: int) -> Path:
 
 
 def pictures(count: int, kind: str, rng: np.random.Generator) -> dict[str, torch.Tensor]:
-    """Smooth random colours with a little noise, or random walks; other ones for every run."""
+    """Images of smooth random colours with a little noise, or signals that are random walks."""
     if kind == "signal":
         walks = rng.normal(size=(count, 3, 64)).cumsum(axis=2)
         return {"signals": torch.from_numpy(walks).float()}

@@ -1,4 +1,4 @@
-"""Rows of a benchmark at the end of a CSV file, with a header if the file is new."""
+"""Append the results of a benchmark to a CSV file, with a header if the file is new."""
 
 import csv
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def append_rows(path: Path | None, rows: Sequence[dict[str, object]]) -> None:
-    """Append rows to a file; no path, no file."""
+    """Append rows to a file; without a path, nothing is written."""
     if path is None:
         return
     new = not path.exists()

@@ -1,8 +1,9 @@
-"""What `rnc serve` answers in a second, how long requests wait, and 1,000 good and bad ones.
+"""Throughput and latency of `rnc serve`, and its answers to 1,000 good and bad requests.
 
-Runs are untrained: only their size matters. Clients are threads of this process, so a machine with
-few cores measures both ends. With --calls, what requests cost the processor in calls of the model,
-each by itself and 16 in one call, as the server answers those that wait at the same time.
+Runs are untrained, since only their size matters. Clients are threads of this process, so on a
+machine with few cores they slow the server down. --calls measures the processor time of a request
+in calls of the model: alone, and with 16 requests in one call, as the server answers requests that
+wait at the same time.
 
 OMP_NUM_THREADS=1 python benchmarks/serve.py --out benchmarks/results/serve.csv
 OMP_NUM_THREADS=1 python benchmarks/serve.py --calls --out benchmarks/results/serve_calls.csv
@@ -23,7 +24,7 @@ import numpy as np
 
 from results_file import append_rows
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # its runs and its requests
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # has runs and requests
 from rnc.data import table_from_arrays
 from rnc.serve.served import Question, ServedModel
 from serve_cases import FAST, born, photo, photo_run, signal_run, table_run
@@ -37,7 +38,7 @@ REQUESTS = {
 
 
 def timed(server: Server, requests: Sequence[Sent], clients: int) -> tuple[list[int], list[float]]:
-    """Statuses, and seconds of each request."""
+    """The status and the seconds of each request."""
 
     def one(sent: Sent) -> tuple[int, float]:
         began = time.perf_counter()
@@ -50,7 +51,7 @@ def timed(server: Server, requests: Sequence[Sent], clients: int) -> tuple[list[
 
 
 def row_of(kind: str, what: str, clients: int, server: Server, requests: Sequence[Sent]) -> dict:
-    """The numbers of some requests."""
+    """A row of results for some requests."""
     memory, began = server.megabytes, time.perf_counter()
     statuses, seconds = timed(server, requests, clients)
     taken = time.perf_counter() - began
@@ -78,7 +79,7 @@ def row_of(kind: str, what: str, clients: int, server: Server, requests: Sequenc
 
 
 def measure(kind: str, run: Path, folder: Path, count: int, mix: int) -> list[dict]:
-    """All rows of a kind of runs."""
+    """All rows of results for a kind of run."""
     place, good = folder / f"{kind}-server", REQUESTS[kind]
     place.mkdir()
     server = Server(run, place)
@@ -91,7 +92,7 @@ def measure(kind: str, run: Path, folder: Path, count: int, mix: int) -> list[di
 
 
 def calls(folder: Path) -> list[dict]:
-    """What one request costs, by itself and together with 15 others."""
+    """Processor time of one request, alone and together with 15 others."""
     runs = {"table, mlp": table_run(folder), "signals 2 x 50, resnet1d10": signal_run(folder)}
     for encoder, side in (("small-cnn", 64), ("resnet18", 96)):
         x = np.random.default_rng(0).integers(0, 256, (60, 3, side, side)).astype(np.uint8)
@@ -118,7 +119,7 @@ def calls(folder: Path) -> list[dict]:
 
 
 def _cost(served: ServedModel, questions: list[Question], seconds: float = 2.0) -> float:
-    """Milliseconds of the processor for each of some questions."""
+    """Processor time per question, in milliseconds."""
     served.answer(questions)
     began, times = time.process_time(), 0
     while time.process_time() - began < seconds:

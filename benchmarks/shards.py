@@ -1,15 +1,17 @@
-"""Many small pictures in tar shards: memory while they are read and trained on, and the pace.
+"""Memory and time to read many small pictures in tar shards, and to train on them.
 
     python benchmarks/shards.py write FOLDER --rows 1000000
     python benchmarks/shards.py train FOLDER --epochs 3 --out benchmarks/results/shards.csv
 
-`write` makes shards of 100,000 pictures of 32 pixels (2,000 different ones, again and again), each
-with a .json. `train` reads them into the cache in a process of its own, from the cache in a second
-one, and in a third trains an encoder by RnC, first with the samples mapped from disk, then with
-them kept on the GPU, or in memory where there is none. Seconds are those of reading, and of an
-epoch; of all: the peak of memory that the process owns (RssAnon), without pages of files, which the
-system takes back when it needs them; and that with them (VmHWM). Peaks are of a process, so that a
-resident line that comes after a mapped one also has the peak of that.
+`write` makes shards of 100,000 pictures of 32 pixels, each with a .json; 2,000 different pictures
+are repeated. `train` starts three processes. The first reads the shards into the cache, and the
+second reads them from the cache. The third trains an encoder by RnC, first with samples mapped from
+disk, then with samples kept on the GPU, or in memory if there is no GPU.
+
+The results have the seconds of reading or of an epoch, and two peaks of memory. The first is memory
+that the process owns (RssAnon). The second also counts pages of mapped files, which the system can
+take back (VmHWM). Peaks are those of the process so far: a resident line after a mapped one has the
+peak of both.
 """
 
 import argparse
@@ -44,7 +46,7 @@ STEPS = ("read", "read again", "pace")
 
 
 def write_shard(file: Path, first: int, rows: int) -> None:
-    """One tar file; one row in a hundred validates, one tests."""
+    """Write one tar file. Of a hundred rows, one is for validation and one for testing."""
     pictures = []
     for i in range(DIFFERENT):
         pixels = np.random.default_rng(i).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
@@ -63,7 +65,7 @@ def write_shard(file: Path, first: int, rows: int) -> None:
 
 
 def write(folder: Path, rows: int) -> None:
-    """All shards, several at once."""
+    """Write all shards, several at the same time."""
     folder.mkdir(parents=True)
     with ProcessPoolExecutor() as pool:
         jobs = [
@@ -75,27 +77,27 @@ def write(folder: Path, rows: int) -> None:
 
 
 class Memory(threading.Thread):
-    """The peak of what the process owns, looked at ten times a second."""
+    """A thread that tracks the peak of memory that the process owns, ten times a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.first = self.peak = status("RssAnon")
 
     def run(self) -> None:
-        """Look until the process ends."""
+        """Track the peak until the process ends."""
         while True:
             self.peak = max(self.peak, status("RssAnon"))
             time.sleep(0.1)
 
 
 def status(name: str) -> int:
-    """A line of the process's status, in bytes."""
+    """A field of /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
 class Measured(NamedTuple):
-    """What the lines of the results have in common."""
+    """The values that all lines of the results share."""
 
     rows: int
     pixel_bytes: int
@@ -118,17 +120,17 @@ class Measured(NamedTuple):
 
 
 class Training(NamedTuple):
-    """What is trained."""
+    """The settings of the training."""
 
     encoder: str
     epochs: int
     resident: "Sequence[Switch]"
     rows: int | None = None
-    """How many of the train rows, spread over all shards; None for all."""
+    """Number of train rows to use, spread over all shards; None means all."""
 
 
 def lines(folder: Path, name: str, training: Training, cache: Path) -> Iterator[dict[str, object]]:
-    """The lines of one process."""
+    """The lines of results of one process."""
     from rnc.data import read_table
 
     memory = Memory()
@@ -152,7 +154,7 @@ def lines(folder: Path, name: str, training: Training, cache: Path) -> Iterator[
 
 
 def epoch_seconds(table: "Table", resident: "Switch", training: Training) -> float:
-    """Seconds of an epoch after the first."""
+    """The median seconds of an epoch, without the first."""
     from rnc.config import FitConfig
     from rnc.training.recipes import build_regressor, train
 
@@ -171,7 +173,7 @@ def epoch_seconds(table: "Table", resident: "Switch", training: Training) -> flo
 
 
 def main() -> None:
-    """Write shards, or measure what becomes of them."""
+    """Write shards, or measure reading and training on them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("job", choices=["write", "train", *STEPS])
     parser.add_argument("folder", type=Path)

@@ -1,6 +1,6 @@
-"""How long doors take to open: a command's help, an import; in seconds and in imports of torch.
+"""Start-up time of commands and imports (doors), in seconds and in imports of torch.
 
-Seconds are those of the processor, so that other work on the machine does not count.
+Times are processor seconds, so that other work on the machine does not count.
 
 python benchmarks/startup.py --out benchmarks/results/startup.csv
 python benchmarks/startup.py --source ../older/src --label before --out ...    # another checkout
@@ -31,13 +31,13 @@ DOORS = {
 def seconds(
     words: list[str], source: Path | None, repeats: int, *, python: Path | str = sys.executable
 ) -> float:
-    """The shortest of some runs of Python, each in a process of its own.
+    """Processor seconds of the fastest of several runs of Python.
 
     Args:
-        words: what Python is given.
-        source: a folder with the package; None where it is installed beside that Python.
-        repeats: how many runs.
-        python: of another environment.
+        words: the arguments of Python.
+        source: a folder with the package; None if the package is installed for that Python.
+        repeats: the number of runs.
+        python: the Python to run, such as that of another environment.
     """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment |= {} if source is None else {"PYTHONPATH": str(source)}

@@ -1,17 +1,19 @@
-"""The study of the recipe on real data, training by training: `rnc reproduce` for many data sets.
+"""Run the study of the recipe on many data sets, training by training, with `rnc reproduce`.
 
     python benchmarks/study.py DATA --names utkface --seeds 0 1 2 --out studies \
         --csv benchmarks/results/study.csv
     python benchmarks/study.py DATA --names airfoil concrete --seeds 0 --methods "RnC, best" ...
     python benchmarks/study.py DATA --names utkface --results reduced-data ... -- --epochs 100
 
-DATA has a folder for each name of SETS, with table.csv (and images) or data.npz. Data sets are done
-in the order given, for each the seeds, results and methods in theirs; words after -- are flags of
-`rnc reproduce`. A line is written as soon as a training is done, and a training whose line is there
-is skipped, so that a call may be cut off at any time. When all seeds of a method are done, a line
-with the seed "mean" has the difference to L1 with all of the same, in percent, and its interval.
-After each seed the weights below OUT are deleted; scores and predictions stay. The result
-corruptions needs them: name it beside recipe, in one call.
+DATA has a folder for each name in SETS, with table.csv (and images) or data.npz. Data sets are
+processed in the given order, and so are the seeds, results and methods of each. Words after -- are
+flags of `rnc reproduce`. A line is written as soon as a training is done, and a training that has a
+line is skipped, so a call can be interrupted at any time. When all seeds of a method are done, a
+line with the seed "mean" has its difference to the baseline in percent, with an interval. The
+baseline of result recipe is "L1, all of the same", that of other results is L1.
+
+After each seed, the weights below OUT are deleted; scores and predictions stay. The result
+corruptions needs the weights, so name it together with recipe in one call.
 """
 
 import argparse
@@ -51,7 +53,7 @@ SETS = {
     "concrete": TABLE,
     "california_housing": TABLE,
 }
-"""The flags that say how each is read, as seen from DATA."""
+"""The flags that read each data set, with paths relative to DATA."""
 METHODS = {
     "recipe": (
         L1_SAME,
@@ -64,7 +66,7 @@ METHODS = {
     "reduced-data": ("L1", "RnC(L1)"),
     "corruptions": ("L1", "RnC(L1)"),
 }
-"""By result, the most telling first."""
+"""The methods of each result, the most informative first."""
 COLUMNS = {
     "mae": "MAE",
     "val_error": VALIDATION,
@@ -77,14 +79,14 @@ KEY = ("data", "result", "method", "seed", "command")
 
 
 def words_of(result: str, name: str, more: Sequence[str], seed: int, seeds: int = 1) -> list[str]:
-    """The command, without the folder for the runs."""
+    """The arguments of `rnc`, without the folder for the runs."""
     flags = SETS[name].replace("NAME", name).split()
     preset = [] if result in STUDIES else ["--preset", "best"]
     return ["reproduce", result, *flags, *preset, *more, "--seed", f"{seed}", "--seeds", f"{seeds}"]
 
 
 def rows_of(file: Path, result: str) -> Iterator[dict[str, object]]:
-    """What a table of `rnc reproduce` says, one row per method and setting."""
+    """The content of a table of `rnc reproduce`, one row per method and setting."""
     lines: dict[tuple[str, str], dict[str, dict[str, str]]] = {}
     for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
         method, setting, score = row["method"], row["setting"], row["score"]
@@ -108,21 +110,21 @@ def rows_of(file: Path, result: str) -> Iterator[dict[str, object]]:
 
 
 class Study:
-    """The calls of one result on one data set, and the file that their numbers go to."""
+    """The trainings of one result on one data set, and the file for their results."""
 
     def __init__(self, result: str, name: str, more: Sequence[str], out: Path, file: Path) -> None:
         self.result, self.name, self.more = result, name, more
         self.out, self.file = out / name, file
 
     def train(self, method: str, seed: int) -> None:
-        """Train a method with a seed, unless its line is there."""
+        """Train a method with a seed, unless the file has its line."""
         words = words_of(self.result, self.name, self.more, seed)
         if not self._is_written(method, str(seed), words):
             self._call([*words, "--method", method])
             self._write(words, str(seed), [method])
 
     def average(self, methods: Sequence[str], seeds: Sequence[int]) -> None:
-        """Write the mean over seeds, which must follow each other, where all of them are done."""
+        """Write the mean over consecutive seeds, for methods whose seeds are all done."""
         if len(seeds) < 2 or list(seeds) != list(range(seeds[0], seeds[0] + len(seeds))):
             return
         words = words_of(self.result, self.name, self.more, seeds[0], len(seeds))
@@ -158,14 +160,14 @@ def shown(words: Sequence[str]) -> str:
 
 
 def machine() -> dict[str, object]:
-    """What a line says about where it was made."""
+    """The hardware and versions that a line records."""
     gpu = torch.cuda.is_available()
     hardware = torch.cuda.get_device_name() if gpu else platform.machine()
     return {"hardware": hardware, "torch": torch.__version__, "version": rnc.__version__}
 
 
 def draw_faces(folder: Path) -> None:
-    """Write drawn.csv: a seeded draw of the training rows of table.csv, and all others."""
+    """Write drawn.csv: a seeded draw of the training rows of table.csv, and all other rows."""
     frame = pd.read_csv(folder / "table.csv")
     train = np.flatnonzero(frame["split_balanced"] == "train")
     left_out = np.random.default_rng(0).permutation(train)[DRAWN_ROWS:]
@@ -173,7 +175,7 @@ def draw_faces(folder: Path) -> None:
 
 
 def main() -> None:
-    """Train what the file lacks."""
+    """Run the trainings that the file lacks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--names", nargs="+", choices=list(SETS), default=list(SETS))
@@ -203,5 +205,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("COLUMNS", "200")  # tables are not cut off
+    os.environ.setdefault("COLUMNS", "200")  # so that tables are not cut off
     main()

@@ -1,26 +1,28 @@
-"""RnC on survival times with censoring, beside a Cox model and the true risk: concordance on test.
+"""Compare RnC on censored survival times with a Cox model and the true risk, by concordance.
 
     python benchmarks/survival.py --seeds 0 1 2 --out benchmarks/results/survival.csv
 
-Times are drawn from a known hazard exp(risk(x)), linear in the features or curved, and censored at
-independent exponential times, about 4 of 10. There are 600 rows to learn from, 1,000 to test on,
-and 8 features. Models learn the logarithm of the time. Concordance is Harrell's C over test rows.
+Times are drawn from a known hazard exp(risk(x)), whose risk is linear in the features or curved.
+About 4 of 10 are censored, at independent exponential times. There are 600 rows to learn from,
+1,000 to test on, and 8 features. The models learn the logarithm of the time. Concordance is
+Harrell's C over test rows.
 
-    true risk               the risk that times were drawn by: the best there is, but for chance
+    true risk               the risk from which times were drawn: only chance can beat it
     cox                     a linear Cox model, by Newton's method on the partial likelihood
     rnc                     preset quick, 25 epochs: censored rows train encoder and head
     rnc, events only        the same with censored rows dropped
-    rnc, censored as exact  the same with the time of censoring taken for that of the event
+    rnc, censored as exact  the same with times of censoring taken as times of events
     l1                      the head's loss end to end, with censored rows
 
-And the rules of pairs, on one small encoder each, with the loss of RnC and a solved l1 head:
+It also compares rules of which k are contrasts of a pair (i, j). Each rule trains a small encoder
+by the loss of RnC, with a solved l1 head:
 
-    pairs: intervals        of rnc_loss: k is a contrast of (i, j) where the intervals of their
-                            distances from i do not overlap
-    pairs: certain          where k is further from i than j, whatever the true times are: more
-                            where i is censored. One of 60 is nearer to one above 90 than one of 20
-    pairs: SurvRNC          Saeed et al. 2024, "SurvRNC": certain contrasts count 1, contradicted
-                            ones 0, and those that are not known 1/2
+    pairs: intervals        the rule of rnc_loss: the interval of the distance from i to k lies
+                            above that from i to j
+    pairs: certain          k is at least as far from i as j is, whatever the true times are. These
+                            are more if i is censored: 60 is nearer to a time above 90 than 20 is
+    pairs: SurvRNC          Saeed et al. 2024, "SurvRNC": certain contrasts have weight 1,
+                            contradicted ones 0, and unknown ones 1/2
 """
 
 import argparse
@@ -48,16 +50,16 @@ from rnc.training.recipes import build_regressor, train
 Array = NDArray[np.float64]
 TRAIN, TEST, FEATURES = 600, 1000, 8
 FAR = 1e6
-"""Takes the place of an open end: further than any logarithm of a time."""
+"""Takes the place of an open end, since no logarithm of a time is as large."""
 EPOCHS = 25
 
 
 class Survival(NamedTuple):
-    """Rows with a time until an event, or until nobody looked any more."""
+    """Rows with a time until an event or until censoring."""
 
     x: Array
     time: Array
-    """(n,) logarithms."""
+    """Logarithms of the times, (n,)."""
     seen: NDArray[np.bool_]
     risk: Array
 
@@ -76,12 +78,12 @@ class Survival(NamedTuple):
 
 
 def linear_risk(x: Array) -> Array:
-    """A risk that a Cox model can have."""
+    """A linear risk, which a Cox model can fit."""
     return x[:, 0] - 0.7 * x[:, 1] + 0.5 * x[:, 2]
 
 
 def curved_risk(x: Array) -> Array:
-    """A risk with a valley and a product of features, which no linear model has."""
+    """A risk with a valley and a product of features, which no linear model can fit."""
     return 1.2 * (np.abs(x[:, 0]) - 0.8) + x[:, 1] * x[:, 2] + 0.4 * x[:, 3]
 
 
@@ -89,7 +91,7 @@ RISKS: dict[str, Callable[[Array], Array]] = {"linear": linear_risk, "curved": c
 
 
 def survival(risk: Callable[[Array], Array], seed: int, n: int = TRAIN + TEST) -> Survival:
-    """Times from the hazard exp(risk), censored independently of all."""
+    """Rows with times from the hazard exp(risk), and with independent censoring."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, FEATURES))
     event = rng.exponential(size=n) * np.exp(-risk(x))
@@ -135,8 +137,8 @@ def frame_of(data: Survival, is_val: NDArray[np.bool_], censored: str = "known")
 
 
 def run_score(frame: pd.DataFrame, test: Survival, seed: int, **options: Any) -> float:
-    """The concordance of a model that is trained on these rows as `rnc fit` trains it."""
-    tested = frame[frame["split"] == "val"].iloc[:5].assign(split="test")  # a table needs some
+    """The concordance of a model that is trained on these rows as by `rnc fit`."""
+    tested = frame[frame["split"] == "val"].iloc[:5].assign(split="test")  # a table needs test rows
     frame = pd.concat([frame, tested], ignore_index=True)
     events = ["seen"] if "seen" in frame else []
     table = read_table(frame, target=["log_time"], event_column=events)
@@ -154,8 +156,8 @@ def run_score(frame: pd.DataFrame, test: Survival, seed: int, **options: Any) ->
 def is_certain(lower: Tensor, upper: Tensor) -> Tensor:
     """Whether k is at least as far from i as j is, whatever the labels are: (n,) -> (n, n, n).
 
-    For i at a, k is at least dist(a, [l_k, u_k]) away and j at most max(|a - l_j|, |a - u_j|). The
-    difference is least at an end of i, at one of k, or in the middle of j.
+    If i is at a, k is at least dist(a, [l_k, u_k]) away and j at most max(|a - l_j|, |a - u_j|).
+    The difference is smallest at an end of i, at an end of k, or in the middle of j.
     """
     lower, upper = lower.clamp(-FAR, FAR), upper.clamp(-FAR, FAR)
     (l_i, l_j, l_k), (u_i, u_j, u_k) = ((e[:, None, None], e[:, None], e) for e in (lower, upper))
@@ -169,14 +171,14 @@ def is_certain(lower: Tensor, upper: Tensor) -> Tensor:
 
 
 def interval_rule(lower: Tensor, upper: Tensor) -> Tensor:
-    """What rnc_loss contrasts: 1 where k counts for the pair (i, j), (n, n, n)."""
+    """The contrasts of rnc_loss: 1 if k is a contrast of the pair (i, j), else 0, (n, n, n)."""
     low = torch.maximum(lower[:, None] - upper, lower - upper[:, None]).clamp(min=0)
     high = torch.maximum(upper[:, None] - lower, upper - lower[:, None])
     return ((low[:, None, :] >= high[:, :, None]) & high.isfinite()[:, :, None]).double()
 
 
 def certain_rule(lower: Tensor, upper: Tensor) -> Tensor:
-    """All orders that no completion of the labels contradicts."""
+    """1 for orders that hold whatever the labels are, 0 for the others."""
     return is_certain(lower, upper).double()
 
 
@@ -190,9 +192,9 @@ RULES = {"intervals": interval_rule, "certain": certain_rule, "SurvRNC": survrnc
 
 
 def rule_loss(features: Tensor, weights: Tensor, temperature: float = 2.0) -> Tensor:
-    """-log exp(s_ij) / sum_k w_ijk exp(s_ik), the mean over pairs that have a contrast: () .
+    """The mean of -log exp(s_ij) / sum_k w_ijk exp(s_ik) over pairs that have a contrast: ().
 
-    Every pair is in its own denominator, as for RnC, whatever the rule says.
+    The sum contains k = j with weight 1, as for RnC, whatever the rule is.
     """
     n = len(features)
     gaps = features[:, None] - features
@@ -208,7 +210,7 @@ def rule_loss(features: Tensor, weights: Tensor, temperature: float = 2.0) -> Te
 def rule_score(
     rule: str, data: Survival, is_val: NDArray[np.bool_], test: Survival, seed: int
 ) -> float:
-    """The concordance of an encoder that a rule trains, with a solved head."""
+    """The concordance of an encoder that is trained by a rule, with a solved head."""
     torch.manual_seed(seed)
     encoder = nn.Sequential(nn.Linear(FEATURES, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
     encoder.append(nn.Linear(64, 16)).double()
@@ -235,7 +237,7 @@ def rule_score(
 
 
 def scores(shape: str, seed: int) -> Iterator[tuple[str, float]]:
-    """The concordance of every contestant."""
+    """The name and the concordance of every method."""
     everyone = survival(RISKS[shape], seed)
     data, test = everyone.at(slice(0, TRAIN)), everyone.at(slice(TRAIN, None))
     is_val = np.arange(TRAIN) % 6 == 0
@@ -251,7 +253,7 @@ def scores(shape: str, seed: int) -> Iterator[tuple[str, float]]:
 
 
 def main() -> None:
-    """Write a row per hazard, seed and contestant."""
+    """Write a row per hazard, seed and method."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--risks", nargs="+", default=list(RISKS), choices=list(RISKS))

@@ -1,20 +1,21 @@
-"""RnC and L1 on tables, beside gradient boosting: test MAE by method and seed.
+"""Compare RnC, L1 and gradient boosting on tables: test MAE by method and seed.
 
     python benchmarks/tables.py FOLDER --names airfoil concrete --seeds 0 1 2 --jobs 14 \
         --out benchmarks/results/tables.csv
 
 FOLDER/NAME/table.csv has a column y, which is the target, and a column split: train, val, test.
-All learn from the training rows; validation rows choose epochs, penalties and what is tuned.
+All methods learn from the training rows. Epochs, penalties and tuned options are chosen on the
+validation rows.
 
-    boosting squared, boosting absolute   scikit-learn's HistGradientBoosting as it comes, by loss
+    boosting squared, boosting absolute   scikit-learn's HistGradientBoosting by default, by loss
     boosting tuned                        loss, leaves and iterations chosen on validation
-    l1 best, rnc best, rnc fine-tuned     preset best: end to end, frozen with a solved head, then
-                                          trained on from there
+    l1 best, rnc best, rnc fine-tuned     preset best: end to end; a solved head on the frozen
+                                          encoder; both fine-tuned from there
     l1 + 0.1 rnc, ...                     preset best, both losses at once
     l1 quick, rnc quick                   preset quick, a plain MLP
 
-Each job has a process and one thread. A job's rows are written when it is done, and jobs whose rows
-are in the file are not done again.
+Each job has a process with one thread. The rows of a job are written when it is done, and jobs
+whose rows are in the file are skipped.
 """
 
 import argparse
@@ -45,7 +46,7 @@ LOSSES = {"squared": "squared_error", "absolute": "absolute_error"}
 
 
 class Result(NamedTuple):
-    """What one method reached."""
+    """The errors of one method."""
 
     method: str
     val_mae: float
@@ -61,7 +62,7 @@ class Job(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What the file knows it by: table, last method, seed."""
+        """What identifies the job in the file: table, last method, seed."""
         return self.path.parent.name, JOBS[self.name][1], str(self.seed)
 
 
@@ -72,7 +73,7 @@ def errors(table: Table, predict: Callable[[object], object]) -> tuple[float, fl
 
 
 def trained(table: Table, config: FitConfig, encoder: Path | None = None) -> Regressor:
-    """A model that was trained as the config says, from an encoder if there is one."""
+    """A model that was trained by the config, from a saved encoder if one is given."""
     model = build_regressor(table, config)
     weights = None if encoder is None else read_tensors(encoder)[0]
     for _ in train(model, table, config, encoder_weights=weights):
@@ -102,7 +103,7 @@ def contrast(table: Table, preset: str, seed: int) -> Iterator[Result]:
 
 
 def joint(table: Table, preset: str, seed: int) -> Iterator[Result]:
-    """L1 with RnC beside it, on the same features."""
+    """L1 and RnC together on the same features, for several weights of RnC."""
     for weight in (0.03, 0.1, 0.3, 1.0):
         config = FitConfig(preset=preset, scheme="regularize", rnc_weight=weight, seed=seed)
         model = trained(table, config)
@@ -150,7 +151,7 @@ JOBS: dict[str, tuple[Callable[[Table, str, int], Iterator[Result]], str, str]] 
     "squared": (boosting, "boosting squared", "squared"),
     "absolute": (boosting, "boosting absolute", "absolute"),
 }
-"""By name, the longest first: what runs it, its last method, and its preset or loss."""
+"""The jobs by name, the longest first: function, last method, and preset or loss."""
 
 
 def run(job: Job) -> list[dict[str, object]]:
@@ -178,7 +179,7 @@ def run(job: Job) -> list[dict[str, object]]:
 
 
 def left(jobs: Iterable[Job], out: Path) -> list[Job]:
-    """The jobs whose rows are not in the file, those on large tables first."""
+    """The jobs whose rows are not in the file, the longest first."""
     known = set()
     if out.exists():
         with out.open(newline="") as file:
@@ -189,7 +190,7 @@ def left(jobs: Iterable[Job], out: Path) -> list[Job]:
 
 
 def main() -> None:
-    """Run what is not in the file yet."""
+    """Run the jobs that are not in the file yet."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--names", nargs="+", required=True)
@@ -198,7 +199,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # also of scikit-learn, in processes that start now
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that start now, scikit-learn included
     paths = [args.folder / name / "table.csv" for name in args.names]
     jobs = left((Job(p, m, s) for p in paths for m in args.methods for s in args.seeds), args.out)
     context = multiprocessing.get_context("spawn")

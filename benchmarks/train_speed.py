@@ -1,13 +1,14 @@
-"""Seconds per epoch on a GPU, through the product's own loop, side by side in one run.
+"""Seconds per epoch on a GPU in the training loop of `rnc fit`, side by side in one run.
 
-    network  forward, backward and update on a batch that is already there: the limit
+    network  forward, backward and update on a batch that is already on the GPU: the lower limit
     rnc      the RnC loss, two views
     rnc best the same with preset best: erased views, a moving mean of the weights
     supcon   objective supcon, with its projection head, two views
-    l1       end to end, one view, against its own limit
+    l1       end to end, one view; its limit is the network with one view
     head     a head by SGD on the frozen encoder, batches of 64, fresh augmentation
 
-12,208 random images, as many as AgeDB has for training, batches of 256, resnet18, bf16.
+The data are 12,208 random images, the number of training images of AgeDB, in batches of 256 for
+resnet18 in bf16.
 
     python benchmarks/train_speed.py --out benchmarks/results/train_speed.csv
 """
@@ -52,7 +53,7 @@ def make_table(size: int) -> Table:
 def contestant(
     name: str, model: Regressor, config: FitConfig, targets: Tensor, epochs: int
 ) -> tuple[Stage, Objective]:
-    """How to train, and what to minimise."""
+    """The stage and the objective of a method."""
     stage = Stage(
         name=name,
         views=1 if name == "l1" else 2,
@@ -79,7 +80,7 @@ def bound(targets: Tensor, views: int) -> Tensor:
 
 
 def network_seconds(model: Regressor, size: int, views: int, epochs: int) -> float:
-    """An epoch's steps of the network alone, compiled and replayed like the others."""
+    """Median seconds of an epoch of the network alone, compiled and replayed as a CUDA graph."""
     compiled = torch.compile(model, dynamic=False)
     optimizer = torch.optim.SGD(
         model.parameters(), lr=torch.tensor(0.01, device="cuda"), momentum=0.9, fused=True
@@ -108,7 +109,7 @@ def network_seconds(model: Regressor, size: int, views: int, epochs: int) -> flo
 
 
 def head_seconds(model: Regressor, table: Table, config: FitConfig, epochs: int) -> float:
-    """An epoch of a head, after an encoder that was compiled for training."""
+    """Median seconds of an epoch of a head, after training a compiled encoder."""
     config = dataclasses.replace(
         config, epochs=1, compile="on", head_solver="sgd", head_epochs=epochs
     )
@@ -118,7 +119,7 @@ def head_seconds(model: Regressor, table: Table, config: FitConfig, epochs: int)
 
 
 def measure(size: int, methods: list[str], epochs: int) -> Iterator[tuple[str, float]]:
-    """Median seconds of an epoch after the first, for every contestant."""
+    """Median seconds of an epoch without the first, for every method."""
     table = make_table(size)
     common = FitConfig(preset="paper", encoder="resnet18", image_size=size, device="cuda")
     for name in methods:

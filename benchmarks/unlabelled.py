@@ -1,22 +1,22 @@
-"""What rows without exact targets are worth: few labels, intervals, censored targets.
+"""What training gains from rows without exact targets: few labels, intervals, censored targets.
 
     python benchmarks/unlabelled.py DATA/utkface --settings 250 1000 2000 --seeds 0 1 2 \
         --csv benchmarks/results/unlabelled.csv --limit-s 540
     python benchmarks/unlabelled.py DATA/concrete --settings 100 decades censored
 
-The folder has table.csv, with columns y and split, or the faces: their training rows are a seeded
-draw of 12,208, and all but the settings of few labels have 2,442 of these.
+The folder has table.csv with columns y and split, or the faces. Of the faces, 12,208 training rows
+are drawn with a seed. The settings decades and censored use up to 2,442 training rows.
 
-    100 ... 2000    so many rows have a target, the others none
-    decades         half of the rows have a target, the others its decade, as 20-29; of data without
-                    ages half a standard deviation
-    censored        targets from 60 on are known as 60 or more; of data without ages, the highest
-                    fifth of them
+    100 ... 2000    this number of rows have a target, the others have none
+    decades         half of the rows have a target, the others only its decade, such as 20-29; if
+                    targets are no ages, an interval of half a standard deviation
+    censored        targets from 60 on are only known to be 60 or more; if targets are no ages, this
+                    holds for the highest fifth of them
 
-A line is written as soon as a training is done, and a training whose line is there is skipped, so
-that a call may be cut off at any time. It starts none that would end after the limit, as far as
-earlier ones tell. All are of preset best; those that see unlabelled rows are shorter, so that all
-make between 2,000 and 2,300 updates.
+A line is written as soon as a training is done, and a training that has a line is skipped, so a
+call can be interrupted at any time. No training starts that would end after --limit-s, judged by
+the longest one so far. All trainings have preset best. On faces, those that see unlabelled rows
+have fewer epochs, so that all make between 2,000 and 2,300 updates.
 """
 
 import argparse
@@ -48,7 +48,7 @@ L1: dict[str, Any] = {"scheme": "two-stage"}
 
 
 class Scale(NamedTuple):
-    """How wide intervals are, and from where on targets are censored."""
+    """The width of intervals, and the limit from which on targets are censored."""
 
     width: float
     limit: float
@@ -58,7 +58,7 @@ Labelled = Callable[[Table, NDArray[np.int64], Scale], Table]
 
 
 def with_ends(table: Table, rows: NDArray[np.int64], low: Any, high: Any) -> Table:
-    """Targets of some training rows are known to lie between two numbers, (m,) each or one."""
+    """The table with targets of some training rows between low and high: (m,) each, or a number."""
     ends, y, split = np.stack([table.y, table.y], axis=-1), table.y.copy(), table.split.copy()
     ends[rows, 0, 0], ends[rows, 0, 1] = low, high
     y[rows], split[rows] = np.nan, PARTIAL
@@ -66,14 +66,14 @@ def with_ends(table: Table, rows: NDArray[np.int64], low: Any, high: Any) -> Tab
 
 
 def without(table: Table, rows: NDArray[np.int64]) -> Table:
-    """Some rows are in no split."""
+    """The table with some rows in no split, so that nothing uses them."""
     split = table.split.copy()
     split[rows] = ""
     return dataclasses.replace(table, split=split)
 
 
 def few(count: int, *, used: bool) -> Labelled:
-    """The first rows have targets; the others are used or left out."""
+    """A function that keeps the targets of the first rows; the others are used or left out."""
 
     def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
         rest = order[count:]
@@ -83,7 +83,7 @@ def few(count: int, *, used: bool) -> Labelled:
 
 
 def decades(how: str) -> Labelled:
-    """Half of a few rows have their decade for a target."""
+    """A function that keeps FEW_ROWS and treats half of them by `how`, such as "decades"."""
 
     def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
         order, rest = order[:FEW_ROWS], order[FEW_ROWS:]
@@ -98,7 +98,7 @@ def decades(how: str) -> Labelled:
 
 
 def censored(how: str) -> Labelled:
-    """Targets of a few rows are known up to a limit."""
+    """A function that keeps FEW_ROWS and treats those above the limit by `how`."""
 
     def labelled(table: Table, order: NDArray[np.int64], scale: Scale) -> Table:
         table, few = without(table, order[FEW_ROWS:]), order[:FEW_ROWS]
@@ -141,11 +141,11 @@ SETTINGS: dict[str, dict[str, tuple[Labelled, dict[str, Any]]]] = {
 }
 KEY = ("data", "setting", "arm", "seed", "options")
 MAIN = ("L1", "RnC", "RnC + unlabelled")
-"""Arms that are trained unless others are named."""
+"""The default arms of the settings of few labels."""
 
 
 def read_data(folder: Path, side: int) -> tuple[Table, Scale]:
-    """A table; or the faces, with a seeded draw of their training rows."""
+    """The table of a folder, or the faces with a seeded draw of training rows, and their Scale."""
     if not (folder / "images").exists():
         table = read_table(folder / "table.csv", target="y", split_column="split")
         table = dataclasses.replace(table, split=table.split.astype("<U11"))
@@ -167,7 +167,7 @@ def read_data(folder: Path, side: int) -> tuple[Table, Scale]:
 
 
 def trained(table: Table, config: FitConfig) -> dict[str, object]:
-    """What a training gives: errors, and how long it took."""
+    """The errors of a training, and how long it took."""
     started = time.perf_counter()
     model = build_regressor(table, config)
     records = list(train(model, table, config))
@@ -185,14 +185,14 @@ def trained(table: Table, config: FitConfig) -> dict[str, object]:
 
 
 def machine() -> dict[str, object]:
-    """What a line says about where it was made."""
+    """The hardware and versions that a line records."""
     gpu = torch.cuda.is_available()
     hardware = torch.cuda.get_device_name() if gpu else platform.machine()
     return {"hardware": hardware, "torch": torch.__version__, "version": rnc.__version__}
 
 
 def done(path: Path) -> list[tuple[str, ...]]:
-    """The trainings whose lines are there."""
+    """The keys of the trainings that have a line in the file."""
     if not path.exists():
         return []
     rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
@@ -200,7 +200,7 @@ def done(path: Path) -> list[tuple[str, ...]]:
 
 
 def main() -> None:
-    """Train what the file lacks."""
+    """Run the trainings that the file lacks."""
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)

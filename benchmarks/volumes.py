@@ -1,11 +1,12 @@
-"""RnC and L1 on volumes of balls whose radius is the target: test errors by method and seed.
+"""Compare RnC and L1 on volumes of balls whose radius is the target: errors by method and seed.
 
     python benchmarks/volumes.py --seeds 0 1 2 --out benchmarks/results/volumes.csv
 
-The data are made (`rnc.data.demo.balls_table`): neither scikit-learn nor scipy carries volumes.
-Every seed has its own balls, split and weights. All methods have one encoder, as many epochs and
-views. `scanner` is how well a linear probe reads from features which scanner took a volume, which
-the radius does not depend on (a guess has 0.25).
+The data are synthetic (`rnc.data.demo.balls_table`), since neither scikit-learn nor scipy has
+volumes. Every seed has its own balls, split and weights. All methods have the same encoder and
+number of epochs; RnC sees two views of a sample, l1 sees one. `scanner` is the accuracy of a linear
+probe that tells from features which scanner took a volume. The radius does not depend on it, and
+chance level is 0.25.
 
     l1                 end to end
     rnc                RnC, then an L1 head on the frozen encoder
@@ -41,7 +42,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def scanner_readable(model: Regressor, table: Table) -> float:
-    """Accuracy of a linear probe of the scanner on test rows."""
+    """Accuracy on test rows of a linear probe for the scanner."""
     train_rows, test = table.rows("train"), table.rows("test")
     features = model.embed_prepared(table.x)
     probe = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
