@@ -1,4 +1,4 @@
-"""What a user should hear before training: where the data and the options may not go together."""
+"""Warnings before training, for data and options that may not go together."""
 
 import re
 
@@ -18,7 +18,7 @@ _SIZES = frozenset((
 
 
 def data_warnings(table: Table, config: FitConfig) -> list[str]:
-    """One line for each thing that a user should know: notes of the data, then of the config."""
+    """The warnings for a table and a config, one line each. Notes of the table come first."""
     notes = list(table.notes)
     crops = table.kind == "image" and config.crop and config.views != 0
     if crops and (sizes := [name for name in table.target_names if names_a_size(name)]):
@@ -37,7 +37,7 @@ def data_warnings(table: Table, config: FitConfig) -> list[str]:
 
 
 def is_slower_on_a_gpu(config: FitConfig) -> bool:
-    """Whether an option for small batches keeps a GPU from replaying its steps."""
+    """Whether an option for small batches keeps a GPU from using CUDA graphs."""
     has_gpu = config.device != "cpu" and torch.cuda.is_available()
     return has_gpu and config.cuda_graphs == "auto" and bool(config.queue or config.chunk)
 

@@ -1,11 +1,11 @@
-"""Batches of a split: which samples, in which order, in which views, on which device.
+"""Batches of training samples: which samples, in which order, in which views, on which device.
 
-Order and views are functions of (seed, stage, epoch, step) alone, drawn on the CPU. So a resumed
-run sees what the uninterrupted one would have seen, several processes see the parts of what one
-would have seen, and a GPU sees what the CPU would have seen.
+Order and views depend only on (seed, stage, epoch, step), and are drawn on the CPU. So a resumed
+run sees the same batches as an uninterrupted one, several processes together see the same as a
+single one, and a GPU sees the same as a CPU.
 
-`epoch` decides on the host what goes into a batch; `make` turns that into views on the device,
-without a wait, so that a CUDA graph can hold it.
+`epoch` decides on the host what goes into a batch. `make` turns that into views on the device
+without synchronizing, so that a CUDA graph can hold it.
 """
 
 import contextlib
@@ -34,16 +34,16 @@ from rnc.model.batching import rows_at_once
 from rnc.training.balance import drawn_rows
 from rnc.training.label_ends import ends_of
 
-_COPY_BYTES = 2**27  # that go to the device at once
+_COPY_BYTES = 2**27  # copied to the device at a time
 RESIDENT_SHARE = 0.5
-"""Share of a GPU's free memory that raw samples may take to live there."""
+"""Raw samples are kept on a GPU if they take less than this share of its free memory."""
 ENCODED_TOGETHER = 1024
-"""How many samples a frozen encoder sees at a time."""
+"""About how many samples a frozen encoder sees at a time; fewer for volumes."""
 
 
 @dataclass(frozen=True)
 class Mixup:
-    """How samples of near targets are mixed: see `rnc.methods.c_mixup`."""
+    """The options for mixing samples with similar targets: see `rnc.methods.c_mixup`."""
 
     alpha: float = 2.0
     bandwidth: float | None = None
@@ -51,30 +51,30 @@ class Mixup:
 
     @classmethod
     def of(cls, config: FitConfig) -> "Mixup":
-        """C-Mixup as published, by Euclidean distance, unless the targets are angles."""
+        """The options of a config, with Euclidean distance as published, except on a circle."""
         distance = "l2" if circle_of(config.distance) is None else config.distance
         return cls(config.mixup_alpha, config.mixup_bandwidth, distance)
 
 
 class Picked(NamedTuple):
-    """What a batch will be made of: tensors on the device."""
+    """Tensors on the device, from which `Batches.make` makes a batch."""
 
     rows: Tensor
-    """Training samples of all processes, (m,)."""
+    """Which training samples are in the batch of all processes, (m,)."""
     raw: Tensor | None
-    """Raw samples of this process, (n, ...), unless all samples are on the device anyway."""
+    """Raw samples of this process, (n, ...); None if all samples are on the device."""
     draws: Tensor | None
     """Random numbers for the views of this process, (n, v, k); None for the plain view."""
     partner: Tensor | None = None
-    """With whom each sample is mixed, (m,). Then raw and draws are those of all processes."""
+    """The sample that each one is mixed with, (m,). Then raw and draws are for all processes."""
     share: Tensor | None = None
-    """Of the partner in the mixture, (1,)."""
+    """The share of the partner in the mixture, (1,)."""
     features: Tensor | None = None
-    """What a frozen encoder made of the views of this process, (n, v, d)."""
+    """A frozen encoder's features of the views of this process, (n, v, d)."""
 
 
 class Batch(NamedTuple):
-    """One step's samples for this process."""
+    """The samples of one step for this process."""
 
     views: Tensor
     """(n, v, ...), float32; or features (n, v, d)."""
@@ -83,23 +83,24 @@ class Batch(NamedTuple):
     all_targets: Tensor
     """Targets of the samples of all processes, (m, t)."""
     weights: Tensor | None = None
-    """What each sample counts in the loss of a head, (n,)."""
+    """The weight of each sample in the loss of a head, (n,)."""
     sample_weights: Tensor | None = None
-    """What the data say that each sample counts, (n,)."""
+    """The factor of that weight that comes from the data, (n,)."""
     all_weights: Tensor | None = None
-    """The same of the samples of all processes, (m,)."""
+    """`sample_weights` for the samples of all processes, (m,)."""
     upper: Tensor | None = None
-    """The upper ends of targets that are known in part, (n, t); then targets are the lower ones."""
+    """The upper ends of targets that are known in part, (n, t); targets are the lower ones."""
     all_upper: Tensor | None = None
-    """The same of the samples of all processes, (m, t)."""
+    """`upper` for the samples of all processes, (m, t)."""
 
 
 class Batches:
-    """The training samples, on their device if they fit, served in shuffled batches.
+    """The training samples in shuffled batches. If they fit on a GPU, they are kept there.
 
-    The model augments and standardises them. `weights` (n,) is what each of them counts in the loss
-    of a head, `sample_weights` (n,) the part of it that the data give, `shares` (n,) how often an
-    epoch has it, if not once. With `rows` (n,), the samples are these, which may be known in part.
+    The model augments and standardises them. `weights` (n,) are the weights of the samples in the
+    loss of a head, and `sample_weights` (n,) the factor of them that comes from the data. `shares`
+    (n,) say how often an epoch has each sample; by default once. `rows` (n,) chooses rows of the
+    table whose targets may be known in part; by default the train rows.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Batches:
         return len(self.rows)
 
     def compile(self) -> None:
-        """Make views by compiled code from now on."""
+        """Use compiled code for the views from now on."""
         if not self.is_compiled:
             self._views, self.is_compiled = torch.compile(self._views, dynamic=False), True
 
@@ -161,12 +162,12 @@ class Batches:
         passes: int = 1,
         whole: bool = False,
     ) -> Iterator[Picked]:
-        """The batches of one epoch, in shares of batch_size / world_size per process.
+        """The batches of one epoch. Each process gets its part of every batch.
 
-        With drop_last, all have batch_size samples. Without it, the last may have fewer. If the
-        model has batch normalisation, a last batch of fewer than two samples per process is left
-        out. With mixed, samples are mixed as `mixup` says. An epoch has every sample `passes`
-        times. With whole, every process gets all of a batch.
+        With `drop_last`, every batch has batch_size samples. Without it, the last one may have
+        fewer. But if the model has batch normalisation, a last batch with fewer than two samples
+        per process is dropped. With `mixed`, samples are mixed with the options in `mixup`. An
+        epoch is `passes` passes over the samples. With `whole`, every process gets whole batches.
         """
         ordering = _generator(self.seed, stage, epoch)
         shuffled = torch.cat([self._order(ordering) for _ in range(passes)])
@@ -185,13 +186,13 @@ class Batches:
             yield picked
 
     def _order(self, generator: torch.Generator) -> Tensor:
-        """The rows of one pass."""
+        """The order of the samples in one pass."""
         if self.shares is None:
             return torch.randperm(len(self), generator=generator)
         return drawn_rows(self.shares, generator)
 
     def whole_views(self, stage: str, *, batch_size: int, views: int) -> Iterator[Tensor]:
-        """Views (n, v, ...) of random batches without end, the same in every process."""
+        """An endless stream of views (n, v, ...) of random batches, the same in every process."""
         size = min(batch_size, len(self))
         for epoch in itertools.count():
             for picked in self.epoch(
@@ -215,7 +216,7 @@ class Batches:
     ) -> Picked:
         draws = raw = None
         if views > 0:
-            # Drawn for the batch of all processes; this process uses its part.
+            # They are drawn for the batch of all processes, and this process uses its part.
             dtype = torch.uint8 if self.source.dtype == np.uint8 else torch.float32
             like = torch.empty(1, *self.source.shape[1:], dtype=dtype)
             like = like.expand(len(everyone), *like.shape[1:])
@@ -226,7 +227,7 @@ class Batches:
         return Picked(rows, raw, draws)
 
     def _partners(self, everyone: Tensor, drawing: torch.Generator) -> dict[str, Tensor]:
-        """Partners and their share, drawn on the host: a CUDA graph would repeat the numbers."""
+        """Partners and their share, drawn on the host, since a CUDA graph would repeat numbers."""
         assert self.mixup is not None
         partner = partners(
             self.known_targets[everyone],
@@ -239,7 +240,7 @@ class Batches:
         return {"partner": self._to_device(partner), "share": self._to_device(share)}
 
     def make(self, picked: Picked) -> Batch:
-        """Views and targets of a batch."""
+        """The batch of what was picked: views, targets and weights."""
         mine = self._share_of(len(picked.rows))
         targets = self.targets[picked.rows]
         weights = None if self.weights is None else self.weights[picked.rows[mine]]
@@ -254,14 +255,14 @@ class Batches:
             return Batch(views, targets[mine], targets, *further)
         assert self.mixup is not None
         assert picked.share is not None
-        # A partner may be another process's sample, so each makes the views of the whole batch.
+        # A partner may be in another process's part, so each makes the views of the whole batch.
         views = self._make_views(picked.rows, picked.raw, picked.draws)
         circle = circle_of(self.mixup.label_distance)
         views, targets = mix_with(views, targets, picked.partner, picked.share, circle=circle)
         return Batch(views[mine], targets[mine], targets, *further)
 
     def _make_views(self, rows: Tensor, raw: Tensor | None, draws: Tensor | None) -> Tensor:
-        """Views of training samples, from their raw values unless these are on the device."""
+        """Views of training samples, from `raw` or, if that is None, from those on the device."""
         if raw is None:
             assert self.resident is not None
             raw = self.resident[rows]
@@ -278,11 +279,11 @@ class Batches:
         batch_size: int,
         compiled: bool,
     ) -> Iterator[Picked]:
-        """The same batches with the features of a frozen encoder: (n, ...) -> (n, d).
+        """The same batches with features by `encode`, a frozen encoder: (n, ...) -> (n, d).
 
-        An encoder in evaluation mode treats every sample alone, so it may see several batches at
-        once. A GPU takes hardly longer for several than for one. Views are compiled for one number
-        of samples, ENCODED_TOGETHER; any other number is not worth compiling.
+        An encoder in evaluation mode treats every sample by itself, so it can see several batches
+        at once. A GPU hardly takes longer for several than for one. Only a full group of batches
+        uses compiled views, since it is not worth compiling for the last, smaller group.
         """
         together = max(1, rows_at_once(self.source, ENCODED_TOGETHER) // batch_size)
         while several := list(islice(batches, together)):
@@ -312,13 +313,13 @@ class Batches:
         return torch.split(features, [len(rows) for rows in mine])
 
     def _share_of(self, samples: int) -> slice:
-        """The part of a batch that is this process's."""
+        """The part of a batch that this process gets."""
         size, more = divmod(samples, self.world_size)
         start = self.rank * size + min(self.rank, more)
         return slice(start, start + size + (self.rank < more))
 
     def _to_device(self, values: Tensor) -> Tensor:
-        """A copy that the host does not wait for: it prepares the next batch meanwhile."""
+        """A copy on the device. The host does not wait for it, and can prepare the next batch."""
         if self.device.type != "cuda":
             return values.to(self.device)
         return values.pin_memory().to(self.device, non_blocking=True)
@@ -331,7 +332,7 @@ def _channels_last_views(raw: Tensor, augment: Augment, draws: Tensor) -> Tensor
 
 
 def _on_device(x: NDArray[Any], rows: NDArray[np.int64], device: torch.device) -> Tensor:
-    """Rows on the device, without a copy of all of them on the host."""
+    """Rows of x on the device, copied in parts, so that the host needs no copy of all of them."""
     first = torch.from_numpy(x[rows[:1]])
     found = torch.empty((len(rows), *x.shape[1:]), dtype=first.dtype, device=device)
     step = max(1, _COPY_BYTES // max(1, first.nbytes))
@@ -342,12 +343,12 @@ def _on_device(x: NDArray[Any], rows: NDArray[np.int64], device: torch.device) -
 
 
 def _generator(*key: int | str) -> torch.Generator:
-    """A generator whose numbers depend on the key alone."""
+    """A generator whose numbers depend only on the key."""
     return torch.Generator().manual_seed(seed_of(*key))
 
 
 def seed_of(*key: int | str) -> int:
-    """A seed for a key, well mixed and the same everywhere.
+    """A seed from a hash of the key, the same on every machine.
 
     >>> seed_of(0, "encoder", 1) == seed_of(0, "encoder", 1) != seed_of(0, "encoder", 2)
     True

@@ -1,15 +1,15 @@
 """Gradient caching: the gradient of a whole batch, with the memory of one chunk of it.
 
-A contrastive loss needs the features of all samples at once, but not what the encoder remembers to
-differentiate them. So a step has three parts (Gao 2021, arXiv:2101.06983):
+A contrastive loss needs the features of all samples at once, but not the activations that the
+encoder keeps for its gradient. So a step has three parts (Gao 2021, arXiv:2101.06983):
 
     1. encode the batch chunk by chunk, and keep only the features
-    2. the loss of all features, and its gradient with respect to them
-    3. encode every chunk again, and push its part of that gradient through the encoder
+    2. compute the loss of all features, and its gradient with respect to them
+    3. encode every chunk again, and backpropagate its part of that gradient
 
-The encoder must do the same in 1 and 3. So random numbers start from the same state, and whatever
-it remembers, such as running statistics, is put back: in the end it has seen the batch once. Batch
-normalisation takes the statistics of a chunk, since it sees no more.
+The encoder must compute the same in 1 and 3. So random numbers start from the same state, and
+buffers such as running statistics are restored before 3. In the end they have seen the batch once.
+Batch normalisation uses the statistics of a chunk, since it sees one chunk at a time.
 """
 
 import math
@@ -36,18 +36,18 @@ def cached_backward(
     chunk: int,
     times: int = 1,
 ) -> Tensor:
-    """The loss of a batch, whose gradient divided by `times` is added to that of the parameters.
+    """The loss of a batch. Its gradient, divided by `times`, is added to that of the parameters.
 
-    The encoder sees at most `chunk` of the samples of this process at a time. With several
-    processes the gradient is the mean over all of them, as DDP would leave it. The objective is
-    the module itself, not DDP around it.
+    The encoder sees at most `chunk` samples of this process at a time. With several processes,
+    gradients become their mean over all processes, as with DDP. The objective is the module
+    itself, not a DDP wrapper of it.
     """
     encoder, device = objective.encoder, views.device
     chunks = views.tensor_split(max(1, math.ceil(len(views) / chunk)))
     random, buffers = _random_state(device), [buffer.clone() for buffer in encoder.buffers()]
     with fabric.autocast():
-        # Although nothing is differentiated here, gradients are not switched off: compiled code
-        # and attention kernels might then be others, and draw other random numbers.
+        # Nothing is differentiated here, but gradients stay switched on. Without them, other
+        # compiled code and attention kernels might run, which draw other random numbers.
         features = torch.cat([objective.features(part).detach() for part in chunks])
         loss = objective.loss_of(features.requires_grad_(), labels)
     fabric.backward(loss / times)
@@ -58,10 +58,10 @@ def cached_backward(
         for buffer, before in zip(encoder.buffers(), buffers, strict=True):
             buffer.copy_(before)
     for part, grad in zip(chunks, features.grad.tensor_split(len(chunks)), strict=True):
-        with fabric.autocast():  # for each chunk: it keeps weights that a backward pass frees
+        with fabric.autocast():  # one per chunk: it caches weights whose graph backward frees
             encoded = objective.features(part)
         if encoded.requires_grad:  # else every parameter of the encoder is frozen
-            torch.autograd.backward(encoded, grad)  # which has the scale of 16-bit floats
+            torch.autograd.backward(encoded, grad)  # which is scaled for 16-bit floats
     _put_back(afterwards, device)
     if world_size() > 1:
         _average(objective.parameters())
@@ -69,7 +69,7 @@ def cached_backward(
 
 
 def _random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """The states of torch's generators, of the host and of a GPU."""
+    """The states of torch's random generators: of the host, and of the device if it is a GPU."""
     on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
     return torch.get_rng_state(), on_device
 
@@ -82,7 +82,7 @@ def _put_back(state: tuple[Tensor, Tensor | None], device: torch.device) -> None
 
 
 def _average(parameters: Iterable[nn.Parameter]) -> None:
-    """Make gradients their mean over all processes; where no process has one, there is none."""
+    """Average gradients over all processes. One that no process has stays None."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     has_one = torch.tensor([float(p.grad is not None) for p in trained], device=trained[0].device)
     dist.all_reduce(has_one)

@@ -1,11 +1,11 @@
-"""Checkpoints: what a stopped training continues from. Their format is known here alone.
+"""Checkpoints, from which a stopped training continues. Only this file knows their format.
 
-    checkpoint/last.safetensors      of the stage that runs: model, objective, optimizer and best
-    checkpoint/previous.safetensors  the one before, in case that is damaged
-    checkpoint/encoder.safetensors   of a finished stage, here that of the encoder: its weights
+    checkpoint/last.safetensors      the running stage: model, objective, optimizer, best weights
+    checkpoint/previous.safetensors  the checkpoint before, in case the last one is damaged
+    checkpoint/encoder.safetensors   the weights after a finished stage, here that of the encoder
 
-Records are JSON types here. The note of a file holds its format: 1, or none, is that of the first
-version, which called a calibration fds and had a list of records for the note of a finished stage.
+Records are JSON types here. The note of a file holds its format. Format 1, or none, is from the
+first version: it called a calibration fds, and the note of a finished stage was a list of records.
 """
 
 import math
@@ -26,30 +26,30 @@ from rnc.model import Regressor
 from rnc.training.averaging import WeightAverage
 from rnc.training.teacher import Teacher
 
-if TYPE_CHECKING:  # or reading a run would cost the import of Lightning
+if TYPE_CHECKING:  # reading a run should not import Lightning, which is slow
     from lightning.fabric.plugins import Precision
 
 CHECKPOINT_FOLDER = "checkpoint"
-"""In the folder of a run: what a killed run continues from."""
+"""A folder in a run folder: the checkpoints that a killed run continues from."""
 CHECKPOINT_FORMAT = 2
 LAST_FILE = "last.safetensors"
-"""In the folder of checkpoints: that of the stage that ran last."""
+"""A file in the checkpoint folder: the checkpoint of the stage that ran last."""
 _PREVIOUS_FILE = "previous.safetensors"
 ENCODER_FILE = Path(CHECKPOINT_FOLDER, "encoder.safetensors")
-"""In the folder of a run: the encoder that its first stage trained."""
+"""A file in a run folder: the encoder that the first stage trained."""
 CHEAP_SECONDS = 0.05
-"""A checkpoint that is written as fast is written after every epoch, however short."""
+"""If writing takes no longer than this, a checkpoint is written after every epoch."""
 
 Records = list[dict[str, Any]]
 
 
 def write_stage(path: Path, weights: dict[str, Tensor], records: Records) -> None:
-    """Write what a finished stage left: the weights of the model and a record per epoch."""
+    """Write the result of a finished stage: the weights of the model and a record per epoch."""
     write_tensors(path, weights, {"format": CHECKPOINT_FORMAT, "records": records})
 
 
 def read_stage(path: Path) -> tuple[dict[str, Tensor], Records]:
-    """What `write_stage` wrote."""
+    """The weights and records that `write_stage` wrote."""
     weights, note = read_tensors(path)
     if isinstance(note, dict):
         _check_format(path, note)
@@ -58,7 +58,7 @@ def read_stage(path: Path) -> tuple[dict[str, Tensor], Records]:
 
 
 def has_stage(path: Path) -> bool:
-    """Whether a finished stage left a file that can be used; a damaged one is said."""
+    """Whether there is a usable file of a finished stage. A damaged one gives a warning."""
     if not path.exists():
         return False
     try:
@@ -70,7 +70,7 @@ def has_stage(path: Path) -> bool:
 
 
 def forget_later_stages(folder: Path) -> None:
-    """Delete what stages after the first left in a run folder, for the first is to go on."""
+    """Delete the files of stages after the first in a run folder, since the first is to go on."""
     later = ("head", "finetune")
     for name in (LAST_FILE, _PREVIOUS_FILE):
         file = folder / CHECKPOINT_FOLDER / name
@@ -82,14 +82,14 @@ def forget_later_stages(folder: Path) -> None:
 
 
 def _stage_of(path: Path) -> str:
-    """The stage of a checkpoint; "" for a damaged one."""
+    """The name of a checkpoint's stage; "" for a damaged checkpoint."""
     with suppress(DamagedFileError):
         return str(read_tensors(path)[1]["stage"])
     return ""
 
 
 def _last_good(path: Path) -> tuple[dict[str, Tensor], Any] | None:
-    """What the last checkpoint holds or, if it is damaged, the one before; None for neither."""
+    """Tensors and note of the last checkpoint or, if it is damaged, of the one before; or None."""
     for file in (path, path.with_name(_PREVIOUS_FILE)):
         if file.exists():
             try:
@@ -101,7 +101,7 @@ def _last_good(path: Path) -> tuple[dict[str, Tensor], Any] | None:
 
 
 class StageState:
-    """All that a stage changes, the best weights so far, and how both are written and read."""
+    """All that a stage changes, and its best weights so far. It can be saved and restored."""
 
     def __init__(
         self,
@@ -126,13 +126,16 @@ class StageState:
             self.best = weights_of(self.model)
 
     def finish(self) -> None:
-        """Leave the best weights in the model."""
+        """Finish the objective, and put the best weights into the model if any were noted."""
         self.objective.finish()
         if self.best is not None:
             self.model.load_state_dict(self.best)
 
     def save(self, path: Path, stage: str, records: Records, *, is_last: bool) -> None:
-        """Write all that it takes to continue, unless that would take over a tenth of the time."""
+        """Write a checkpoint, unless saving would take over a tenth of the time.
+
+        If `is_last`, it is written in any case.
+        """
         started = time.perf_counter()
         is_slow = self.save_seconds > CHEAP_SECONDS
         if is_slow and started - self.saved_at < 10 * self.save_seconds and not is_last:
@@ -162,14 +165,14 @@ class StageState:
         if path.exists():
             previous = path.with_name(_PREVIOUS_FILE)
             previous.unlink(missing_ok=True)
-            with suppress(OSError):  # of a file system without links
+            with suppress(OSError):  # the file system may have no hard links
                 previous.hardlink_to(path)
         write_tensors(path, tensors, note)
         self.saved_at = time.perf_counter()
         self.save_seconds = self.saved_at - started
 
     def restore(self, path: Path, stage: str) -> Records:
-        """Put back what `save` wrote for this stage; the records of its epochs."""
+        """Restore what `save` wrote for this stage, if anything; return its records."""
         tensors, note = _last_good(path) or ({}, None)
         if note is None:
             return []
@@ -200,12 +203,12 @@ class StageState:
 
 
 def weights_of(model: Regressor) -> dict[str, Tensor]:
-    """A copy of all that a model has learned."""
+    """A copy of the weights and buffers of a model."""
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def pack_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The state of an optimizer as named tensors and the numbers beside them."""
+    """The state of an optimizer, as named tensors and named values of other types."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for parameter, state in optimizer.state_dict()["state"].items():
@@ -218,7 +221,7 @@ def pack_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dic
 def unpack_state(
     optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
 ) -> None:
-    """Put back what `pack_state` took; learning rates are set anew every epoch."""
+    """Restore what `pack_state` returned. It has no learning rates: every epoch sets them."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in (*tensors.items(), *numbers.items()):
         parameter, name = key.split(".", 1)

@@ -1,7 +1,7 @@
-"""What a training costs before it is done: epochs, steps and views of samples of its stages.
+"""The cost of a training before it is done: epochs, steps and views of each stage.
 
-Seconds follow from the pace of the first steps. A step costs what its views cost: those of a
-network that is larger, or sees larger images, take longer, but all stages train the same one.
+The time left is estimated from the pace of the steps so far. A step is assumed to cost as much as
+its views. A view costs more for a larger network or larger images, but all stages share these.
 """
 
 import math
@@ -15,27 +15,27 @@ from rnc.training.record import Step
 from rnc.training.stages import auto_epochs
 
 LONG = 20 * 60
-"""Seconds of training on a CPU that a user may want to make shorter."""
+"""If more seconds of training are left on a CPU, a user may want to make it shorter."""
 
 
 class PlannedStage(NamedTuple):
-    """A stage as it will be."""
+    """A stage that is planned, and its size."""
 
     name: str
     epochs: int
     steps: int
-    """In an epoch."""
+    """Steps in an epoch."""
     views: int
-    """Of samples, in an epoch."""
+    """Views of samples in an epoch."""
 
 
 def planned_stages(
     config: FitConfig, rows: Sizes | int, kind: str, *, takes_encoder: bool = False
 ) -> list[PlannedStage]:
-    """The stages that a config trains on so many training rows of a kind, in their order.
+    """The stages of a config in their order, for a number of training rows and a kind of data.
 
-    A head that is solved counts as an epoch of one step. With `takes_encoder`, the first stage of
-    probe and finetune has been trained by another run.
+    A head that is solved counts as one epoch of one step. With `takes_encoder`, schemes probe and
+    finetune take the encoder of another run, so that their first stage is left out.
     """
     config, sizes = config.resolve(rows, kind), config.trained(rows)
     if config.scheme != "auto":
@@ -76,7 +76,7 @@ def _of_scheme(
 
 
 def stage_words(stages: Sequence[PlannedStage]) -> str:
-    """What the stages are, for a user who is about to wait for them.
+    """A text about the stages, for a user who is about to wait for them.
 
     >>> stage_words([PlannedStage("encoder", 400, 48, 24576), PlannedStage("head", 1, 1, 12288)])
     'encoder 400 epochs x 48 steps, head solved at once'
@@ -92,7 +92,7 @@ def stage_words(stages: Sequence[PlannedStage]) -> str:
 
 
 def seconds_left(stages: Sequence[PlannedStage], first: Step, now: Step) -> float:
-    """How long the rest of the stages will take, at the pace between two steps of one of them."""
+    """Seconds until all stages are done, at the pace between two steps of the current stage."""
     names = [stage.name for stage in stages]
     place = names.index(now.stage)
     pace = (now.at - first.at) / ((now.epochs_done - first.epochs_done) * stages[place].views)
@@ -101,7 +101,7 @@ def seconds_left(stages: Sequence[PlannedStage], first: Step, now: Step) -> floa
 
 
 def duration(seconds: float) -> str:
-    """A duration as one says it.
+    """A duration as a short text.
 
     >>> [duration(seconds) for seconds in (0.4, 42, 600, 12000, 300000)]
     ['1 s', '42 s', '10 min', '3 h 20 min', '3 days 11 h']

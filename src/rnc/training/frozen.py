@@ -1,11 +1,11 @@
-"""Training on the features of an encoder that does not change: `--freeze`.
+"""Training on the features of a frozen encoder: `--freeze`.
 
-The features of every training sample are computed once: of its test views, and of some random
-views. They are kept on disk, and a projection and a head learn from them as if they were a table.
-The projection ends between the encoder and the head of the model that was given, which then
-predicts from samples as any other.
+The features of every training sample are computed once, for its test views and some random views.
+They are cached on disk, and a projection and a head train on them as if they were a table. The
+projection sits between the encoder and the head of the model. So in the end the model predicts from
+samples as any other does.
 
-The random views do not depend on the seed, so that runs of several seeds share their features.
+The random views do not depend on the seed, so that runs with several seeds share their features.
 """
 
 import dataclasses
@@ -32,15 +32,15 @@ if TYPE_CHECKING:  # takes seconds to import
     from lightning.fabric import Fabric
 
 _TOGETHER = 64  # samples that the encoder sees at a time
-_VERSION = 1  # of the features: raise it whenever the same key would give others
+_VERSION = 1  # of the features: increase it if the same key would give other features
 
 
 def frozen_problem(
     fabric: "Fabric", model: Regressor, table: Table, config: FitConfig
 ) -> tuple[Regressor, Table]:
-    """A model of projection and head alone, which are those of `model`, and its table of features.
+    """A model that has only the projection and the head of `model`, and its table of features.
 
-    Shift and scale of the projection are those of the training features from here on.
+    This also sets shift and scale of the projection from the training features.
     """
     encoder = model.encoder
     assert isinstance(encoder, ProjectedEncoder)
@@ -50,7 +50,7 @@ def frozen_problem(
     encoder.projection.learn_scale(known.flatten(0, 1))
     encoder.projection.to(fabric.device)
     d = encoder.projection.num_features
-    x = np.zeros((len(table), tests + views, d), np.float32)  # rows of other splits stay empty
+    x = np.zeros((len(table), tests + views, d), np.float32)  # rows of other splits stay 0
     x[_learned_rows(table)] = features["train"].numpy()
     x[table.rows("val"), :tests] = features["val"].numpy()
     inner = Regressor(_inner_config(model.config, d), encoder.projection)
@@ -59,7 +59,7 @@ def frozen_problem(
 
 
 def _learned_rows(table: Table) -> NDArray[np.int64]:
-    """Rows that training sees: those of train, then those whose targets are known in part."""
+    """The rows that training sees: train rows, then those with missing or partly known targets."""
     return np.concatenate([table.rows("train"), table.rows("partial")])
 
 
@@ -78,9 +78,10 @@ def _inner_config(config: ModelConfig, d: int) -> ModelConfig:
 def _features(
     fabric: "Fabric", model: Regressor, backbone: nn.Module, table: Table, config: FitConfig
 ) -> dict[str, Tensor]:
-    """Features to learn from, (n, t + k, d), and of validation, (m, t, d), kept or computed.
+    """Features of training and validation rows, from the cache or computed.
 
-    The first process computes them; others do so only if they do not see its disk.
+    They are (n, t + k, d) and (m, t, d), for t test views and k random views. The first process
+    computes them. The others do so only if they cannot read its cache.
     """
     views = 0 if config.views == 0 else config.frozen_views
     facts = _facts(model, backbone, table, views)
@@ -98,7 +99,7 @@ def _features(
 
 
 def _facts(model: Regressor, backbone: nn.Module, table: Table, views: int) -> dict[str, Any]:
-    """All that the features depend on."""
+    """Everything that the features depend on, as JSON types."""
     rows = {"train": _learned_rows(table), "val": table.rows("val")}
     return {
         "version": _VERSION,
@@ -119,7 +120,7 @@ def _facts(model: Regressor, backbone: nn.Module, table: Table, views: int) -> d
 def _computed(
     model: Regressor, backbone: nn.Module, table: Table, rows: NDArray[np.int64], views: int
 ) -> Tensor:
-    """Features of some rows, (n, t + k, d): of the test views, then of the random ones."""
+    """The features of some rows, (n, t + k, d): first of t test views, then of k random views."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -1,8 +1,8 @@
 """A training step as one CUDA graph: a single launch instead of one per kernel.
 
 For a small encoder, Python takes longer to launch the kernels than the GPU to run them. A graph
-holds the launches of one step, with fixed addresses; every further step copies its input there and
-replays them.
+holds the launches of one step, with fixed memory addresses. Every further step copies its input to
+these addresses and replays the graph.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ WARM_UP_STEPS = 3
 
 
 class GraphedStep:
-    """Calls a step; from the fourth call on, replays it for batches of the size of the first.
+    """Runs a step. From the fourth call on, it replays a graph; so all batches have one size.
 
-    The step works on the device alone, without a wait, and leaves its results in tensors that stay
-    where they are.
+    The step must not synchronize with the device, and must leave its results in tensors with fixed
+    addresses.
     """
 
     def __init__(self, step: Callable[[Picked], None]) -> None:

@@ -1,7 +1,7 @@
-"""The training loop: the only one, and the only place that sets up Lightning Fabric.
+"""The only training loop, and the only place that sets up Lightning Fabric.
 
-`run_stage` is a generator of one Record per epoch. After an epoch it writes a checkpoint that a
-later call continues from. On a CPU the continued run ends with the same bits.
+`run_stage` is a generator of one Record per epoch. After an epoch it writes a checkpoint, from
+which a later call continues. On a CPU, the continued run ends with the same bits.
 """
 
 import logging
@@ -28,18 +28,18 @@ from rnc.training.optimizers import depth_groups, learning_rate, make_optimizer,
 from rnc.training.record import PULSE, Record, Step
 from rnc.training.teacher import Teacher
 
-if TYPE_CHECKING:  # Lightning takes seconds to import: `make_fabric` does, when training starts
+if TYPE_CHECKING:  # Lightning takes seconds to import, so only `make_fabric` imports it
     from lightning.fabric import Fabric
 
 Result = TypeVar("Result")
 QUICK_PROBES = 10
-"""How many times the encoder of a stage without validation is probed."""
+"""How many times a stage measures its error, at most, if it does not do so after every epoch."""
 PRECISION: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """How to train one thing, and for how long."""
+    """The settings of one stage of training."""
 
     name: str
     epochs: int
@@ -51,11 +51,11 @@ class Stage:
     weight_decay: float
     drop_last: bool = False
     passes: int = 1
-    """How often an epoch has every sample."""
+    """How many times an epoch goes through the samples."""
     warm_up: int = 0
-    """Epochs in which the rate rises to lr."""
+    """Epochs in which the learning rate rises to lr."""
     average: float = 0.0
-    """Of the weights, as in `rnc.training.averaging`; 0 for none."""
+    """Which mean of the weights to use, as in `rnc.training.averaging`; 0 for none."""
     accumulate: int = 1
     chunk: int = 0
     """Samples that the encoder sees at a time, as in `rnc.training.caching`; 0 for all of them."""
@@ -65,15 +65,15 @@ class Stage:
     mixed: bool = False
     """Whether C-Mixup mixes samples with each other."""
     layer_decay: float = 1.0
-    """Rate of a layer of the encoder, as a share of that of the layer above it."""
+    """Learning rate of a layer of the encoder, as a share of that of the layer above it."""
     bound: Callable[..., Tensor] | None = None
-    """Targets and `views` -> the lowest value that the loss can take."""
+    """A function: targets and `views` -> the lowest value that the loss can take."""
 
 
 def make_fabric(config: FitConfig, *, own: bool = False) -> "Fabric":
-    """Fabric for the device and precision asked for, in one process or under torchrun.
+    """Fabric for the device and precision of a config, in one process or under torchrun.
 
-    With `own`, the encoder is the caller's own and may have parameters that it does not use.
+    With `own`, the encoder is a module of the caller, which may have unused parameters.
     """
     from lightning.fabric import Fabric
 
@@ -89,7 +89,7 @@ def make_fabric(config: FitConfig, *, own: bool = False) -> "Fabric":
         precision = "bf16" if accelerator == "cuda" else "32"
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    for chatter in ("lightning.fabric", "lightning.pytorch"):  # "Using bfloat16 ..."
+    for chatter in ("lightning.fabric", "lightning.pytorch"):  # hide "Using bfloat16 ..."
         logging.getLogger(chatter).setLevel(logging.WARNING)
     fabric = Fabric(
         accelerator=accelerator,
@@ -121,19 +121,24 @@ def run_stage(
     graphed: bool = False,
     scaled: bool = False,
 ) -> Iterator[Record]:
-    """Train what an objective holds in place; with `validate`, end with the best weights.
+    """Train the parameters of an objective in place; yield one record per epoch.
 
-    `encode` is a frozen encoder, (n, ...) -> (n, d); the objective then sees features. `validate`
-    is the error on the validation split, after every epoch, or QUICK_PROBES times where statistics
-    of batch normalisation must be taken for it. Without it, `watch` is shown as seldom, and chooses
-    only where `keep` is best. `start` is the record of the model as it is, epoch 0, if its weights
-    may be the best. `earlier` are the records of epochs that led to the model as it is, whose best
-    weights it has: the stage goes on with the next one and a new optimizer, unless the checkpoint
-    has more. `teacher` teaches after the epochs that it chooses. The file `checkpoint` is
-    continued from if it holds this stage, and written after
-    every epoch. Rates are those of the epochs that the stage has now. `compiled` and `graphed` are
-    for batches of the full size, and with a frozen encoder `compiled` is for the views. `scaled`
-    means that gradients are scaled for 16-bit floats.
+    `encode` is a frozen encoder, (n, ...) -> (n, d). The objective then sees features.
+
+    `validate` measures the validation error after every epoch, or QUICK_PROBES times if statistics
+    of batch normalisation must be recomputed for it. Without `validate`, `watch` is measured
+    QUICK_PROBES times. The stage ends with the best weights if `keep` is "best", and with the last
+    weights if it is "last". If it is None, it is "best" with `validate`, and else "last".
+
+    `start` is the record of epoch 0, if the weights before training may be the best. `earlier` are
+    the records of epochs that this stage has had, if the model holds their result. The stage then
+    goes on with the next epoch and a new optimizer. The file `checkpoint` takes precedence: if it
+    holds this stage, training continues from it. It is written after every epoch, if that is fast.
+    Learning rates follow the number of epochs that the stage has now.
+
+    `teacher` teaches after the epochs that it chooses. `compiled` and `graphed` apply to batches of
+    full size; with a frozen encoder, `compiled` applies to the views. `scaled` means that gradients
+    are scaled for 16-bit floats.
     """
     objective.to(fabric.device)
     trained, decay = _trained(objective, stage.name), stage.layer_decay
@@ -146,7 +151,7 @@ def run_stage(
         scaled=scaled,
     )
     precision = fabric.strategy.precision
-    if scaled:  # start from the scale of a new process, whatever the stages before left
+    if scaled:  # start with the scale of a new process, not with that of the stage before
         precision.load_state_dict(torch.amp.GradScaler(fabric.device.type).state_dict())
     average = WeightAverage.of(trained, stage.average, stage.epochs)
     state = StageState(model, objective, optimizer, precision, average, teacher)
@@ -161,7 +166,7 @@ def run_stage(
             state.note_error(min(errors))
     records = [replace(record, epochs=stage.epochs) for record in records]
     yield from records
-    if start is not None and not records:  # else the checkpoint holds it
+    if start is not None and not records:  # else the records have it already
         state.note_error(start.val_error if chooses else None)
         records.append(start)
         yield start
@@ -189,7 +194,7 @@ def run_stage(
 def _remembered(
     measure: Callable[[], float] | None, state: StageState
 ) -> Callable[[], float] | None:
-    """What measures the error, and remembers the weights that are the best so far."""
+    """A function that measures the error and remembers the best weights so far."""
 
     def remembered() -> float:
         assert measure is not None
@@ -211,7 +216,7 @@ def _trained(objective: Objective, stage: str) -> list[nn.Parameter]:
 
 
 class _EpochRunner:
-    """Runs the steps of an epoch; the device is read once, at its end."""
+    """Runs an epoch. Its steps do not wait for the device, which is read once at their end."""
 
     def __init__(
         self,
@@ -233,11 +238,11 @@ class _EpochRunner:
         self.rates = optimizer  # Fabric's wrapper below shares its parameter groups
         self.wrapped, self.optimizer = fabric.setup(objective, optimizer)
         self.totals = torch.zeros(2, device=fabric.device, dtype=torch.float64)
-        self.pending = 0  # gradients added up since the last update
+        self.pending = 0  # steps whose gradients were added up since the last update
         self.full_step = GraphedStep(self._step) if graphed else self._step
 
     def __call__(self, epoch: int, measure: Callable[[], float] | None) -> Record:
-        """Train for an epoch and measure the error of the model, if it is time."""
+        """Train for one epoch, and then measure the error if `measure` is given."""
         stage, started = self.stage, time.perf_counter()
         lr = learning_rate(epoch, stage.epochs, stage.lr, stage.lr_decay, stage.warm_up)
         set_rate(self.rates, lr)
@@ -256,7 +261,7 @@ class _EpochRunner:
         return Record(stage.name, epoch, stage.epochs, lr, loss, gap, error, seconds)
 
     def _measured(self, measure: Callable[[], Result]) -> Result:
-        """What is measured of the model, with the mean of the weights where there is one."""
+        """The result of `measure`, with the mean of the weights in the model if there is one."""
         if self.average is None or not self.average.count > 0:
             return measure()
         with self.average.applied(self.normalisations):
@@ -264,13 +269,13 @@ class _EpochRunner:
             return measure()
 
     def use_average(self) -> None:
-        """Leave the mean of the weights in the model, where there is one."""
+        """Replace the weights of the model by their mean, if there is one."""
         if self.average is not None and self.average.count > 0:
             self.average.apply()
             self._take_statistics()
 
     def _take_statistics(self) -> None:
-        """Batch-norm statistics of the weights as they are."""
+        """Compute the batch-norm statistics for the current weights."""
         stage = self.stage
         views = self.batches.whole_views(
             f"{stage.name} statistics",
@@ -281,7 +286,7 @@ class _EpochRunner:
             take_statistics(self.objective.encoder, views)
 
     def _train(self, epoch: int) -> tuple[float, float | None]:
-        """Mean loss of an epoch and its mean gap to the bound."""
+        """Train for one epoch; return the mean loss and its mean gap to the bound."""
         stage, samples = self.stage, 0
         steps = self.batches.steps(stage.batch_size, drop_last=stage.drop_last, passes=stage.passes)
         self.totals.zero_()
@@ -296,9 +301,9 @@ class _EpochRunner:
             if len(picked.rows) == stage.batch_size:
                 self.full_step(picked)
             else:
-                with torch.compiler.set_stance("force_eager"):  # not worth compiling again
+                with torch.compiler.set_stance("force_eager"):  # not worth another compilation
                     self._step(picked)
-        if self.pending:  # each loss was divided by accumulate, but there are fewer of them
+        if self.pending:  # each loss was divided by `accumulate`, but fewer were added up
             grads = [p.grad for p in self.wrapped.parameters() if p.grad is not None]
             torch._foreach_mul_(grads, stage.accumulate / self.pending)
             self._update()
@@ -321,7 +326,7 @@ class _EpochRunner:
         return self.batches.encoded(picked, self.encode, batch_size=size, compiled=self.compiled)
 
     def _step(self, picked: Picked) -> None:
-        """One step, without a wait for the device."""
+        """Run one step, without waiting for the device."""
         stage, batch = self.stage, self.batches.make(picked)
         views, count = batch.views.shape[1], len(batch.all_targets)
         labels = BatchLabels(batch.targets, batch.weights, batch.sample_weights, batch.upper)
@@ -359,7 +364,7 @@ class _EpochRunner:
 def stop_if_diverged(
     value: float, stage: str, epoch: int, what: str = "loss", *, hint: str = ""
 ) -> None:
-    """Raise where training diverged, before more hours are spent on it."""
+    """Raise if a loss or an error is not finite, before more time is spent on training."""
     if not math.isfinite(value):
         raise FloatingPointError(
             f"The {what} of stage {stage!r} became {value} in epoch {epoch}. Lower the learning "

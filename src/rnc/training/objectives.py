@@ -1,7 +1,7 @@
 """The objectives that the stages of a run minimise, and the units of a head's loss.
 
-Units matter to SGD. The gradient of l1, and of huber beyond beta, is the same in all units, but the
-weights of a head are as large as its units are small. AdamW adapts its steps to that, and SGD does
+Units matter to SGD. The gradient of l1, and of huber beyond beta, is the same in all units. But the
+weights of a head are larger if its units are smaller. AdamW adapts its steps to that, and SGD does
 not. A rate that was chosen for ages in years is 20 times too high for a head in standard
 deviations. For the encoder it is 20 times too low, since the weights of the head are 20 times
 smaller. So SGD trains these heads in twentieths of a standard deviation.
@@ -35,7 +35,7 @@ AGE_DEVIATION = 20.0
 def encoder_objective(
     model: Regressor, config: FitConfig, setup: MethodSetup, own: PairLoss | None = None
 ) -> Objective:
-    """What shapes the representation before a head is trained on it; objective "own" is `own`."""
+    """The objective that trains an encoder without a head. `own` is the loss of objective "own"."""
     if own is not None:
         return FeatureObjective(model.encoder, global_loss(own, gather=setup.gather))
     return config.objective_spec.build(model.encoder, setup)
@@ -47,7 +47,7 @@ def head_objective(
     setup: MethodSetup,
     terms: Sequence[tuple[float, PairLoss]] = (),
 ) -> Objective:
-    """The head's loss with the regularizer of the config and further weighted losses."""
+    """The head's loss, plus the regularizer of the config and further losses with weights."""
     spec, calibration, gather = config.regularizer_spec, None, setup.gather
     if spec is not None and spec.calibration is not None:
         calibration = spec.calibration(setup)
@@ -67,7 +67,7 @@ def head_objective(
 
 
 def regularizer_weight(head: str, config: FitConfig) -> float:
-    """The weight that was given, or the one that suits the size of a head's loss."""
+    """The regularizer's weight: the config's, or the default for the size of the head's loss."""
     spec = config.regularizer_spec
     assert spec is not None
     assert spec.weight is not None
@@ -79,7 +79,7 @@ def regularizer_weight(head: str, config: FitConfig) -> float:
 
 
 def _of_all(term: PairLoss, features: Tensor, targets: Tensor) -> Tensor:
-    """A loss of the samples of all processes, computed in each of them."""
+    """A loss over the samples of all processes, computed in every process."""
     everyone = gather_rows(*as_rows(features, targets, "gather"))
     return term(everyone[0], everyone[1])
 
@@ -91,7 +91,7 @@ def loss_size(name: str, config: FitConfig) -> float:
 
 
 def for_optimizer(head: HeadConfig, config: FitConfig) -> HeadConfig:
-    """A head that counts in standard deviations or bins, in the units for the config's optimizer.
+    """The config of a head, with its scale changed to the units that suit the optimizer.
 
     >>> head = HeadConfig("l1", d=8, shift=(40.0,), scale=(18.0,), bins=(1,))
     >>> for_optimizer(head, FitConfig(optimizer="sgd")).scale

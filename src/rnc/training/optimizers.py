@@ -11,7 +11,7 @@ from rnc.config import Optimizer
 from rnc.encoders.depth import parameter_depths
 from rnc.methods.objective import Objective
 
-_SCALE = "rate_scale"  # entry of a parameter group: what set_rate multiplies its rate by
+_SCALE = "rate_scale"  # entry of a parameter group: set_rate multiplies its rate by it
 
 
 def make_optimizer(
@@ -23,11 +23,11 @@ def make_optimizer(
     graphed: bool = False,
     scaled: bool = False,
 ) -> torch.optim.Optimizer:
-    """SGD with momentum 0.9, as released, or AdamW; on a GPU as one fused kernel.
+    """SGD with momentum 0.9, as in the published code, or AdamW; on a GPU as one fused kernel.
 
     If `graphed`, a CUDA graph can hold a step: the learning rate is a tensor that `set_rate`
-    changes. Steps round in the same way with it and without. If gradients are `scaled` for 16-bit
-    floats, there is no fused kernel: it would undo the scale only after Fabric has clipped.
+    changes. Steps round the same way with and without a graph. If gradients are `scaled` for 16-bit
+    floats, no fused kernel is used, since it would undo the scale only after Fabric has clipped.
     `parameters` may be the groups of `depth_groups`.
     """
     groups: list[Any] = list(parameters)
@@ -35,7 +35,7 @@ def make_optimizer(
     fused = (first.is_cuda and not scaled) or None
     rate = torch.tensor(lr, device=first.device) if graphed else lr
     for group in groups:
-        if isinstance(group, dict):  # a tensor of its own: set_rate changes it in place
+        if isinstance(group, dict):  # its own tensor: set_rate changes it in place
             scale = group[_SCALE]
             group["lr"] = torch.tensor(lr * scale, device=first.device) if graphed else lr * scale
     if name == "sgd":
@@ -48,11 +48,11 @@ def make_optimizer(
 
 
 def depth_groups(objective: Objective, decay: float) -> list[dict[str, Any]]:
-    """Parameter groups whose rates fall from the features down to the input.
+    """Parameter groups whose learning rates fall from the last layer of the encoder to the first.
 
-    The last layer of the encoder, and all that is not in it (a head, a projection), have the full
-    rate; each layer below has `decay` times that of the one above. Parameters that do not train are
-    left out.
+    The last layer, and everything outside the encoder (a head, a projection), have the full rate.
+    Each layer below has `decay` times the rate of the layer above it. Parameters that do not train
+    are left out.
     """
     depths = {f"encoder.{k}": v for k, v in parameter_depths(objective.encoder).items()}
     top = max(depths.values(), default=0)
@@ -64,7 +64,7 @@ def depth_groups(objective: Objective, decay: float) -> list[dict[str, Any]]:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Change the learning rate, in place where it is a tensor; that of a group by its scale."""
+    """Set the learning rate, times the scale of each group; in place if it is a tensor."""
     for group in optimizer.param_groups:
         rate = lr * group.get(_SCALE, 1.0)
         if isinstance(group["lr"], Tensor):
@@ -76,7 +76,7 @@ def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
 def learning_rate(epoch: int, epochs: int, lr: float, decay: float, warm_up: int = 0) -> float:
     """The paper's cosine from lr to lr * decay^3, set once per epoch; epochs count from 1.
 
-    It begins after the warm-up, in which the rate rises with every step and ends at lr.
+    It begins after the warm-up, in which the loop raises the rate to lr with every step.
 
     >>> round(learning_rate(400, 400, lr=0.5, decay=0.1), 6)
     0.0005

@@ -1,14 +1,18 @@
-"""Recipes: where data, encoder, head, objective and loop meet.
+"""Recipes put data, encoder, head, objective and loop together.
 
     build_regressor   a new model that fits a table
-    train             the stages of a scheme, one Record per epoch; the model ends as it should be
-    train_encoder     the first stage of scheme probe or finetune, for several runs to share
+    train             run the stages of a scheme; one Record per epoch
+    train_encoder     run the first stage of scheme probe or finetune, for several runs to share
 
-Schemes: probe = encoder by an objective (RnC), then the head on it, frozen; finetune = then head
-and encoder, where that helps on validation; regularize = head loss + weight x RnC; end2end = head
-loss alone; two-stage = end2end, then an l1 head on the frozen encoder, the paper's control; auto =
-end2end for a third of the epochs, probe and finetune, which share one encoder, and of these the
-best on validation.
+The schemes are
+
+    probe        train the encoder by an objective (RnC), then a head on the frozen encoder
+    finetune     the same, then train head and encoder together, which is kept if it is better
+    regularize   train by head loss + weight x RnC
+    end2end      train by the head loss alone
+    two-stage    end2end, then an l1 head on the frozen encoder: the paper's control
+    auto         end2end for a third of the epochs, then probe and finetune with a shared encoder;
+                 keep the best on validation
 """
 
 import dataclasses
@@ -43,15 +47,15 @@ from rnc.training.stages import SchemeRunner
 from rnc.weights import pixels_of_weights
 
 AUTO = ("end2end", "probe", "finetune")
-"""What auto tries. It costs less than 1.5 times probe alone: see `rnc.training.stages.AUTO_SHARE`.
-"""
+"""The schemes that auto tries. With the presets, they have at most about 1.5 times the views of
+probe alone: see `rnc.training.stages.AUTO_SHARE`."""
 
 
 def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None = None) -> Regressor:
-    """A new model for this data; its weights depend on config.seed alone.
+    """A new model for this data. Its random weights depend only on config.seed.
 
-    The head takes its range or scale from the training targets, and its units from the optimizer
-    of the config. `encoder` is a module of the caller's own instead of config.encoder.
+    The head gets its range or scale from the training targets, and its units from the optimizer of
+    the config. `encoder` is a module to use instead of config.encoder.
     """
     check_frozen(config, own=encoder is not None)
     torch.manual_seed(config.seed)
@@ -105,9 +109,9 @@ def build_regressor(table: Table, config: FitConfig, encoder: nn.Module | None =
 
 
 def _as_pretrained(augment: Augment, name: str, channels: int, config: FitConfig) -> Augment:
-    """The augmentation, with the pixels that the encoder's weights were trained with.
+    """The augmentation, with the pixel settings that the encoder's weights were trained with.
 
-    What the user set stays.
+    Settings in augment_options take precedence.
     """
     is_new = not config.pretrained and config.weights is None
     if is_new or not isinstance(augment, ImageAugment):
@@ -132,12 +136,13 @@ def train(
     own: PairLoss | None = None,
     encoder_weights: Mapping[str, Tensor] | None = None,
 ) -> Iterator[Record]:
-    """Train a model of `build_regressor` in place by the scheme of config, without test rows.
+    """Train a model of `build_regressor` in place by the config's scheme, without test rows.
 
-    Checkpoints live in the folder; what it already holds is not done again. `own` is the function
-    of objective "own": features (n, v, d) and targets (n, t) -> a number. `encoder_weights` is a
-    trained encoder, as in the state_dict of a Regressor. It takes the place of the first stage of
-    scheme probe, finetune or two-stage, which then has no epochs. Weights of a head are left out.
+    Checkpoints are kept in the folder, and training continues from those that it holds. `own` is
+    the function of objective "own": features (n, v, d) and targets (n, t) -> a number.
+    `encoder_weights` are a trained encoder's, named as in the state_dict of a Regressor. They
+    replace the first stage of scheme probe, finetune or two-stage, which then has no epochs.
+    Weights of a head among them are ignored.
     """
     config = config.resolve(table.sizes, table.kind)
     check_training(model, table, config, own, encoder_weights)
@@ -151,11 +156,11 @@ def train(
 def _train_frozen(
     model: Regressor, table: Table, config: FitConfig, folder: Path | None, own: PairLoss | None
 ) -> Iterator[Record]:
-    """Train projection and head of a model on the features of its encoder, which stays."""
+    """Train projection and head of a model on the features of its frozen encoder."""
     fabric = make_fabric(config)
     model.to(fabric.device)
     inner, features = frozen_problem(fabric, model, table, config)
-    if config.views == 0:  # the kept views are the plain ones
+    if config.views == 0:  # the cached views are plain ones
         config = dataclasses.replace(config, views=max(1, config.objective_spec.views))
     yield from _train(SchemeRunner(inner, features, config, folder, own))
     model.head = inner.head
@@ -170,9 +175,9 @@ def train_encoder(
     *,
     own: PairLoss | None = None,
 ) -> Iterator[Record]:
-    """Train only the encoder of scheme probe or finetune; the head stays as it is.
+    """Train only the encoder of scheme probe or finetune. The head is not changed.
 
-    The arguments are those of `train`. ENCODER_FILE in the folder holds the result, with its
+    The arguments are those of `train`. ENCODER_FILE in the folder then holds the encoder and its
     records.
     """
     config = config.resolve(table.sizes, table.kind)
@@ -188,7 +193,7 @@ def check_training(
     own: PairLoss | None,
     encoder_weights: Mapping[str, Tensor] | None,
 ) -> None:
-    """Raise for what `train` cannot do with these arguments, before anything is done."""
+    """Raise before training if `train` cannot work with these arguments."""
     if (config.objective == "own") != (own is not None):
         raise ValueError(
             "objective 'own' stands for a function that Python code gives, and for nothing else; "
@@ -205,7 +210,7 @@ def check_training(
 
 
 def _check_encoder(model: Regressor, config: FitConfig, weights: Mapping[str, Tensor]) -> None:
-    """Raise unless the weights are those of an encoder that the scheme starts from."""
+    """Raise unless the scheme can start from an encoder, and the weights fit that of the model."""
     if config.scheme not in ("probe", "finetune", "two-stage"):
         raise ValueError(
             "encoder_weights take the place of training an encoder before a head, which scheme "
@@ -245,7 +250,7 @@ def _standardise_signals(model: Regressor, x: np.ndarray) -> None:
 
 
 def _standardise_volumes(model: Regressor, x: np.ndarray, rows: np.ndarray) -> None:
-    """The same of the training volumes, one after the other: all of them may not fit in memory."""
+    """Learn shift and scale of every channel from the training volumes, one by one for memory."""
     voxels = np.prod(x.shape[2:]) * len(rows)
     totals = sum(x[i].sum(axis=(1, 2, 3), dtype=np.float64) for i in rows)
     mean = (totals / voxels)[:, None, None, None]
@@ -277,7 +282,7 @@ def _check_rows(table: Table, config: FitConfig) -> None:
 
 
 def _check_chunk(model: Regressor, config: FitConfig) -> None:
-    """Say before training that batch normalisation cannot do with one row."""
+    """Raise if a chunk has a single view, which is too few for batch normalisation."""
     by_head = config.scheme in ("end2end", "two-stage", "finetune", "auto")
     views = 1 if by_head else max(1, config.contrast_views)
     if config.chunk and config.chunk * views < 2 and normalisations(model.encoder):
@@ -289,13 +294,13 @@ def _check_chunk(model: Regressor, config: FitConfig) -> None:
 
 
 def weightless(config: FitConfig) -> list[str]:
-    """What a config does that has no place for the weights of samples."""
+    """The methods of a config that cannot use weights of samples."""
     methods = [label for label, method in config.active_methods.items() if not method.weighted]
     return methods + (["c_mixup"] if config.c_mixup else [])
 
 
 def check_weights(table: Table, config: FitConfig) -> None:
-    """Say before training which method has no place for the weights of the rows."""
+    """Raise if the rows have weights, and name the methods that cannot use them."""
     if table.weight is not None and (unable := weightless(config)):
         able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.weighted)
         raise ValueError(
@@ -306,7 +311,7 @@ def check_weights(table: Table, config: FitConfig) -> None:
 
 
 def _check_targets(table: Table, config: FitConfig) -> None:
-    """Say before training what a method cannot do with these targets."""
+    """Raise if a method of the config cannot work with these targets."""
     targets = table.y[table.rows("train")]
     if len(np.unique(targets, axis=0)) == len(targets):
         check_limit(config, "distinct_targets", f"{len(targets)} training targets that all differ")

@@ -1,4 +1,4 @@
-"""What makes training fast on a GPU, and when it pays off."""
+"""Compiling, CUDA graphs and TF32, which make training fast on a GPU, and when to use them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from rnc.model import Regressor
 from rnc.training.loop import Stage
 
 WORTH_COMPILING = 7e5
-"""How many images of 224 pixels a side, or as many pixels, repay the minute of compiling.
+"""Compiling takes a minute, and pays off for more images of 224 x 224 pixels than this.
 
-On an H200 resnet18 was compiled in 40 s, and an epoch of 24,416 views of 96 pixels then took 0.42 s
-instead of 0.68 s.
+Other sizes count by their pixels. On an H200, compiling resnet18 took 40 s. An epoch of 24,416
+views of 96 x 96 pixels then took 0.42 s instead of 0.68 s.
 """
 
 
 def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int) -> bool:
-    """Whether to compile augmentation for a stage and, where it is trained, the encoder."""
+    """Whether to compile the augmentation for a stage and, if it is trained, the encoder."""
     if config.compile != "auto":
         return config.compile == "on"
     if not model.input_shift.is_cuda or not isinstance(model.augment, ImageAugment):
@@ -33,10 +33,10 @@ def is_compiled(config: FitConfig, model: Regressor, stage: Stage, samples: int)
 def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: int) -> bool:
     """Whether to replay the steps of a stage as a CUDA graph.
 
-    Several processes exchange data within a step, and the scaler of 16-bit floats looks at every
-    gradient: both rule a graph out. So do a queue, which grows, and chunks, whose random numbers
-    come twice. A method may say that it cannot be replayed. What a module or
-    an objective of the caller's own does is unknown, so "auto" makes no graph of it.
+    These rule a graph out: several processes, which exchange data within a step; accumulated
+    gradients; a queue, which grows; chunks, which use random numbers twice; precision 16, whose
+    scaler looks at every gradient; and methods that say so. With "auto", a module or an objective
+    of the caller is not replayed either, since it is unknown what it does.
     """
     graphable = {
         label: method.limits_with(original=config.original).graphable
@@ -68,9 +68,9 @@ def is_graphed(config: FitConfig, model: Regressor, stage: Stage, world_size: in
 
 @contextlib.contextmanager
 def tf32(config: FitConfig) -> Iterator[None]:
-    """Let float32 matrix products round to TF32, unless full precision was asked for.
+    """Let float32 matrix products round to TF32, unless the config asks for precision 32.
 
-    For the augmentation and, in validation, the encoder; the loss works in float64.
+    This affects the augmentation and, in validation, the encoder. The loss works in float64.
     """
     before = torch.get_float32_matmul_precision()
     if config.precision != "32":

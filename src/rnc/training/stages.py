@@ -39,11 +39,11 @@ from rnc.training.validation import Validation
 AUTO_SHARE = 1 / 3
 """Share of the epochs that scheme auto trains end to end: L1 gains little from more on images.
 
-With the fine-tuning, which has a tenth of the epochs, it makes auto train on 1.43 times the views
+In preset best, fine-tuning images has a tenth of the epochs. So auto trains on 1.43 times the views
 of probe alone.
 """
 StageFunction = Callable[[str], Iterator[Record]]
-"""Runs the stage of a name."""
+"""A function that runs the stage with the given name."""
 
 
 class SchemeRunner:
@@ -74,7 +74,7 @@ class SchemeRunner:
         self.start = weights_of(model)
         self.encoded: dict[str, Tensor] | None = None
         self.earlier: list[Record] = []
-        """Of a finished stage that goes on."""
+        """The records of a finished stage that goes on with more epochs."""
         sample_weights, weights = row_weights(config, table)
         self._served: dict[str, Any] = {
             "device": self.fabric.device,
@@ -98,7 +98,7 @@ class SchemeRunner:
         self.validation = Validation(self.fabric, model, table, config.distance)
 
     def scheme(self, name: str, prefix: str = "") -> Iterator[Record]:
-        """All stages of a scheme, from the first weights on."""
+        """Run all stages of a scheme, from the initial weights."""
         self.model.load_state_dict(self.start)
         if name in ("probe", "finetune"):
             yield from self.encode()
@@ -123,17 +123,17 @@ class SchemeRunner:
         self.model.load_state_dict(self.encoded)
 
     def _first_stage(self, name: str, run: StageFunction) -> Iterator[Record]:
-        """Run the stage that a head comes after, or take the weights that were given for it."""
+        """Run the stage before the head, or take the weights that were given instead."""
         if self.encoder_weights is None:
             yield from self._finished(name, run)
             return
         self.model.load_state_dict(self.start | without_head(self.encoder_weights))
-        self._keep(name, [])  # a run that is resumed does not depend on where they came from
+        self._keep(name, [])  # so that a resumed run does not need the given weights
 
     def _finished(self, name: str, run: StageFunction) -> Iterator[Record]:
-        """Run a stage, or take its result where an earlier call finished it."""
+        """Run a stage, or take its result if an earlier call finished it."""
         path = self._stage_file(name)
-        # One process asks for all: another one might be late and see the file of this very run.
+        # One process checks for all: a late one might see the file that this very run has written.
         if path is not None and self.fabric.broadcast(has_stage(path)):
             weights, records = read_stage(path)
             self.model.load_state_dict(weights)
@@ -208,7 +208,7 @@ class SchemeRunner:
         )
 
     def _stage(self, name: str, **changes: Any) -> Stage:
-        """A stage that trains by a head's loss, on different samples in every place of a batch."""
+        """A stage that trains by a head's loss, with one view of each sample in a batch."""
         config = self.by_head
         assert config.epochs is not None
         assert config.batch_size is not None
@@ -240,7 +240,7 @@ class SchemeRunner:
         return dataclasses.replace(stage, chunk=0) if is_whole else stage
 
     def _contrast_stage(self, name: str, **changes: Any) -> Stage:
-        """A stage that contrasts the samples of a batch, in several views of each."""
+        """A stage that contrasts the samples of a batch, with several views of each."""
         return self._stage(
             name,
             batch_size=self.config.batch_size,
@@ -256,7 +256,7 @@ class SchemeRunner:
         stage = self._contrast_stage(name, lr=config.rate(contrast=True))
         batches = self._encoder_batches()
         setup, bound = self._setup(stage, batches), config.objective_spec.bound
-        if bound is not None and not stage.queue:  # it is that of a batch alone
+        if bound is not None and not stage.queue:  # it holds for a batch alone
             bound = partial(bound, label_distance=config.distance)
             stage = dataclasses.replace(stage, bound=bound)
         torch.manual_seed(seed_of(config.seed, name))
@@ -264,20 +264,20 @@ class SchemeRunner:
         assert config.keep is not None
         teacher = Teacher.of(self.fabric, self.validation, batches, config, stage.epochs)
         start = None
-        if config.freeze and not self.earlier:  # its features as they are may be the best
+        if config.freeze and not self.earlier:  # its untrained features may be the best
             start = untrained_record(batches, objective, stage, self.validation)
         return self._run(
             stage, objective, None, keep=config.keep, start=start, batches=batches, teacher=teacher
         )
 
     def _encoder_batches(self) -> Batches:
-        """Those of the encoder: with rows whose targets are known in part, if it takes these."""
+        """The batches of the encoder, with rows of missing or partly known targets if it can."""
         if not (self.config.takes_partial and has_partial_rows(self.table)):
             return self.batches
         return partial_batches(self.table, self.model, self.batches.shares, **self._served)
 
     def _setup(self, stage: Stage, batches: Batches | None = None) -> MethodSetup:
-        """What the methods of a stage are made for."""
+        """What the methods need to know about a stage."""
         steps = (batches or self.batches).steps(
             stage.batch_size, drop_last=stage.drop_last, passes=stage.passes
         )
@@ -305,10 +305,10 @@ class SchemeRunner:
         return self._run(stage, objective, self.validation.model_error, batches=batches)
 
     def _finetune_stage(self, name: str) -> Iterator[Record]:
-        """Train encoder and head together, at a tenth of the rate.
+        """Train encoder and head together, at a tenth of the learning rate.
 
-        The start is a head solved on the encoder, epoch 0. It is kept if no later epoch is better,
-        unless the last epoch is to stay.
+        Epoch 0 is the start: a head solved on the encoder. It is kept if no later epoch is better,
+        unless finetune_keep is "last".
         """
         start = None if self.earlier else self._solved_start(name)
         epochs = self._epochs(name)
@@ -319,7 +319,7 @@ class SchemeRunner:
         yield from self._run(stage, objective, error, start=start, keep=keep, batches=batches)
 
     def _solved_start(self, name: str) -> Record:
-        """Solve the head; the record of epoch 0."""
+        """Solve the head, and return the record of epoch 0."""
         started = time.perf_counter()
         found = self._solve(name, self.head_batches.weights)
         error = self.validation.model_error()
@@ -364,7 +364,7 @@ class SchemeRunner:
 
     def _encode_frozen(self, views: Tensor) -> Tensor:
         with self.fabric.autocast():
-            features: Tensor = self.model.encoder(views)  # of one view each, whatever the test has
+            features: Tensor = self.model.encoder(views)  # one view each, even if tests have more
             return features
 
     def _solve(self, name: str, weights: Tensor | None) -> HeadFit:

@@ -1,4 +1,4 @@
-"""Records of what no epoch trained: an encoder as it is, a head that was solved."""
+"""Records that no epoch of training made: of an untrained encoder, and of a solved head."""
 
 import time
 
@@ -15,7 +15,7 @@ from rnc.training.validation import Validation
 def untrained_record(
     batches: Batches, objective: Objective, stage: Stage, validation: Validation
 ) -> Record:
-    """Epoch 0 of an encoder whose features may be best as they are.
+    """The record of epoch 0, for an encoder whose features may be best without training.
 
     It has the loss of one batch, and the error of a quick probe.
     """
@@ -33,7 +33,7 @@ def untrained_record(
 
 
 def solved_record(name: str, epoch: int, epochs: int, found: HeadFit, started: float) -> Record:
-    """The record of a head that was solved from a time on."""
+    """The record of a solved head; `started` is the time when solving began."""
     seconds = time.perf_counter() - started
     chosen = {"penalty": found.penalty, "balance": found.balance}
     return Record(name, epoch, epochs, 0.0, found.loss, None, found.error, seconds, **chosen)
