@@ -1,21 +1,22 @@
-"""Weights for training samples, so that rare targets count as well: density(y)^-k, with mean 1.
+"""Weights that let samples with rare targets count more: density(y)^-k, with mean 1.
 
-The density of a target is the number of training samples around it, counted by a Gaussian of a
-tenth of the targets' standard deviation, so that units do not matter:
+The density of a target is the number of training samples around it. They are counted by a Gaussian
+whose width is a tenth of the targets' standard deviation, so that units do not matter:
 
     density(y) = sum_j exp(-(y - y_j)^2 / (2 width^2)),    width = 0.1 sd
 
-Targets are rounded to a tenth of the width first, so that a million of them have a few thousand
-places. Several targets have the geometric mean of their densities. Targets on a circle are near
-each other across its end, too, and so are pitch and yaw. No density counts as less than a hundredth
-of the mean: a lone sample weighs at most 100^k times as much as one of mean density.
+Targets are first rounded to a tenth of the width, so that a million of them have only a few
+thousand different values. With several targets, the density is the geometric mean of theirs. If
+targets are on a circle, as angles are, those on both sides of its end are near each other. A
+density counts as at least a hundredth of the mean. So a lone sample weighs at most 100^k times as
+much as one of mean density.
 
-Beside LDS (`rnc.methods.lds_fds`): k = 1/2 is near its "sqrt_inv", whose bins have the units of the
-target. LDS also weighs the training of the encoder.
+Compared with LDS (`rnc.methods.lds_fds`): k = 1/2 is similar to its "sqrt_inv", whose bins have the
+units of the target. LDS also applies while the encoder trains.
 
-An encoder does not weigh samples, it may see rare ones more often: drawn in proportion to
-density(y)^-k. `even_exponent` finds the k with which training targets are spread like those of
-validation, which is 0 where both are from one source.
+Weights here are for a head. An encoder may instead see rare samples more often: they are drawn in
+proportion to density(y)^-k. `even_exponent` finds the k with which training targets spread like
+those of validation. It is 0 unless the two surely differ.
 """
 
 import math
@@ -31,32 +32,32 @@ from rnc.data.table import Table
 from rnc.loss.pairwise import circle_of
 
 KERNEL_WIDTH = 0.1
-"""Of the Gaussian, in standard deviations of a target."""
+"""Width of the Gaussian, in standard deviations of a target."""
 PLACES = 10
-"""A target is rounded to the width over this."""
+"""Targets are rounded to the width divided by this number."""
 LEAST_DENSITY = 0.01
-"""Over the mean of all samples."""
+"""The least density, as a share of the mean density of all samples."""
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Those to choose from on validation."""
+"""The exponents that validation chooses from."""
 LEAST_ROWS = 30
-"""Of validation, or groups of them, to choose an exponent by."""
+"""How many validation rows, or groups of rows, it takes to choose an exponent above 0."""
 SURE = 2.0
-"""How many standard errors better an exponent must be than none."""
+"""By how many standard errors an exponent must be better than 0."""
 MOST_DRAWN = 0.5
-"""The exponent of a draw that is chosen: 1 repeats the rarest so often that they are learned by
-heart (benchmarks/results/recipe_trials.csv)."""
+"""The largest exponent that is chosen for drawing samples. 1 would repeat the rarest ones so often
+that they are learned by heart (benchmarks/results/recipe_trials.csv)."""
 LEAST_GAIN = 1e-6
-"""Of log-likelihood: less is rounding."""
-_PAIRS = 2**22  # in memory at a time
+"""The least gain in log-likelihood. Smaller gains are rounding errors."""
+_PAIRS = 2**22  # pairs of targets in memory at a time
 
 
 def balance_weights(targets: Tensor, exponent: float, period: float | None = None) -> Tensor:
-    """What each training sample counts, with mean 1: (n, t) -> (n,), float64.
+    """The weight of each training sample, with mean 1: (n, t) -> (n,), float64.
 
     Args:
-        targets: finite.
-        exponent: 0 weighs all alike; with 1, every stretch of the targets has the same weight.
-        period: the length of the circle that targets are on, as 24 for hours; None for a line.
+        targets: of the training samples; all finite.
+        exponent: with 0, all weights are equal; with 1, every range of targets has the same weight.
+        period: the length of the circle that targets are on, such as 24 for hours; None for a line.
 
     >>> balance_weights(torch.tensor([[20.0], [20.0], [20.0], [20.0], [60.0]]), 0.5)
     tensor([0.8333, 0.8333, 0.8333, 0.8333, 1.6667], dtype=torch.float64)
@@ -72,7 +73,7 @@ def balance_weights(targets: Tensor, exponent: float, period: float | None = Non
 
 
 def chosen_oversample(config: FitConfig, table: Table) -> float:
-    """What the config says, or what the validation targets of the table say, up to MOST_DRAWN."""
+    """The config's exponent for drawing samples, or one by validation targets, up to MOST_DRAWN."""
     if config.oversample is not None:
         return config.oversample
     train, val = (torch.tensor(table.y[table.rows(split)]) for split in ("train", "val"))
@@ -86,12 +87,13 @@ def even_exponent(
     period: float | None = None,
     groups: NDArray[Any] | None = None,
 ) -> float:
-    """The exponent of EXPONENTS with which training is spread like validation: (n, t), (m, t).
+    """The exponent with which training targets spread like those of validation: (n, t), (m, t).
 
-    Drawn with exponent k, targets have a density p(y)^(1 - k) / Z with Z = mean of p(y_i)^-k over
-    training. The k of the greatest likelihood of the validation targets is taken, if it is surely
-    above 0: by SURE standard errors of the difference in log-likelihood. Groups (m,), such as
-    persons, have like targets: a few of them make sure of nothing, and neither do a few rows.
+    If samples are drawn with exponent k, their targets have the density p(y)^(1 - k) / Z, where Z
+    is the mean of p(y_i)^-k over training. Of EXPONENTS, the result is the one under which the
+    validation targets are likeliest. It must beat 0 by SURE standard errors of the difference in
+    log-likelihood; otherwise the result is 0. It is also 0 for fewer than LEAST_ROWS rows, or
+    groups (m,) if given: targets within a group, such as a person, are similar.
 
     >>> ages = torch.cat([torch.full((90, 1), 20.0), torch.linspace(20, 80, 61)[:, None]])
     >>> even_exponent(ages, ages), even_exponent(ages, torch.linspace(20, 80, 61)[:, None])
@@ -117,10 +119,10 @@ def even_exponent(
 
 
 def drawn_rows(shares: Tensor, generator: torch.Generator) -> Tensor:
-    """As many rows as there are shares, shuffled, each drawn about as often as its share says.
+    """Draw n row numbers in random order, each row about as often as its share.
 
-    Shares (n,) have mean 1, or are in proportion to such. A row is drawn the whole number of times
-    below or above its share, which is less noisy than independent draws; never if that is 0.
+    Shares (n,) are scaled to mean 1. Each row comes as often as its share, rounded down or up,
+    which is less noisy than independent draws. A row with share 0 never comes.
 
     >>> rows = drawn_rows(torch.tensor([2.0, 0.5, 0.5]), torch.Generator().manual_seed(0))
     >>> len(rows), int((rows == 0).sum())
@@ -128,16 +130,17 @@ def drawn_rows(shares: Tensor, generator: torch.Generator) -> Tensor:
     """
     ends = shares.double().cumsum(0)
     ends = (ends * (len(shares) / ends[-1]) + torch.rand((), generator=generator).double()).floor()
-    ends[ends == ends[-1]] = len(shares)  # whatever was lost by rounding
+    ends[ends == ends[-1]] = len(shares)  # in case of rounding errors
     counts = ends.diff(prepend=ends.new_zeros(1)).long()
     rows = torch.arange(len(shares)).repeat_interleave(counts)
     return rows[torch.randperm(len(rows), generator=generator)]
 
 
 def _density(targets: Tensor, at: Tensor, period: float | None) -> Tensor:
-    """How many samples have about such targets, no less than LEAST_DENSITY: (n, t), (m, t) -> (m,).
+    """The density of targets (n, t) at other targets: (n, t), (m, t) -> (m,).
 
-    The geometric mean over several targets.
+    With several targets, it is the geometric mean of their densities. It is at least LEAST_DENSITY
+    times the mean over all samples.
     """
     pairs = list(zip(targets.double().unbind(1), at.double().unbind(1), strict=True))
     own = torch.stack([_column_density(y, y, period).log() for y, _ in pairs]).mean(dim=0).exp()
@@ -148,7 +151,7 @@ def _density(targets: Tensor, at: Tensor, period: float | None) -> Tensor:
 
 
 def _column_density(y: Tensor, at: Tensor, period: float | None) -> Tensor:
-    """How many samples have about this target, by a Gaussian: (n,), (m,) -> (m,)."""
+    """The number of samples around each value of `at`, by a Gaussian: (n,), (m,) -> (m,)."""
     deviation = y.std(correction=0)
     place = torch.where(deviation > 0, deviation, 1.0) * KERNEL_WIDTH / PLACES
     around = None if period is None else period / place

@@ -1,9 +1,9 @@
-"""Rows of features, some at a time: all in memory as one block, or in a temporary file.
+"""Rows of features in blocks: all of them as one block in memory, or read from a temporary file.
 
-A head is solved on the features of all training rows: 2 GB for a million rows of 512. Where there
-are more than MOST_HELD, they are written to a file of the temporary folder once, and every pass
-over them reads BLOCK_VALUES at a time. The file has no name, so that a killed process leaves
-nothing behind.
+A head is solved on the features of all training rows, which are 2 GB for a million rows of 512. On
+a CPU, if there are more than MOST_HELD features, they are written once to a file in the temporary
+folder, and every pass over them reads about BLOCK_VALUES at a time. The file has no name, so that a
+killed process leaves nothing behind.
 """
 
 import tempfile
@@ -15,31 +15,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 MOST_HELD = 2**24
-"""Features that are solved for in memory: 64 MiB, and three to four times that in float64."""
+"""The most features that are kept in memory: 64 MiB. Solving in float64 takes 3 to 4 times that."""
 BLOCK_VALUES = 2**20
 
 SomeRows = tuple[slice | Tensor, Tensor]
-"""Which rows they are, as an index of (n,), and these rows."""
+"""An index of (n,) that selects some rows, and these rows."""
 
 
 class Held:
-    """Rows (n, d) in memory: one block."""
+    """Rows (n, d) in memory, as one block."""
 
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
         self.shape, self.device = tuple(rows.shape), rows.device
 
     def parts(self, mask: Tensor | None = None) -> Iterator[SomeRows]:
-        """All rows, or those of a mask (n,)."""
+        """All rows, or those that a mask (n,) selects."""
         yield (slice(None), self.rows) if mask is None else (mask, self.rows[mask])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Held":
-        """The rows after a change of each."""
+        """The rows after a change of each row."""
         return Held(change(self.rows))
 
 
 class _Scratch:
-    """A temporary file that is closed, and so deleted, with the last one that uses it."""
+    """A temporary file that is closed, and so deleted, once nothing refers to it any more."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -49,7 +49,7 @@ class _Scratch:
 
 
 class Spilled:
-    """Rows (n, d) in a file of float32, on the CPU: a block is read when it is needed."""
+    """Rows (n, d) in a file of float32, for a CPU. A block is read when it is needed."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Spilled:
 
     @classmethod
     def write(cls, batches: Iterator[NDArray[np.float32]], shape: tuple[int, int]) -> "Spilled":
-        """The rows that these batches hold together."""
+        """The rows of all batches, written to a temporary file."""
         scratch = _Scratch()
         try:
             for batch in batches:
@@ -77,7 +77,7 @@ class Spilled:
         return cls(scratch, shape)
 
     def parts(self, mask: Tensor | None = None) -> Iterator[SomeRows]:
-        """Block after block: all rows, or those of a mask (n,)."""
+        """All rows, or those that a mask (n,) selects, block by block."""
         step = max(1, BLOCK_VALUES // self.shape[1])
         for start in range(0, self.shape[0], step):
             block = slice(start, min(start + step, self.shape[0]))
@@ -87,7 +87,7 @@ class Spilled:
                 yield start + chosen, self.change(self._read(block)[chosen])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "Spilled":
-        """The rows after a change of each, which is made whenever they are read."""
+        """The rows after a change of each row, which is made whenever a block is read."""
         before = self.change
         return Spilled(self.scratch, self.shape, lambda rows: change(before(rows)))
 
@@ -107,18 +107,18 @@ Blocks = Held | Spilled
 
 
 def as_blocks(rows: Tensor | Blocks) -> Blocks:
-    """Rows as blocks; a tensor is one."""
+    """Rows as blocks; a tensor becomes one block."""
     return Held(rows) if isinstance(rows, Tensor) else rows
 
 
 def are_many(shape: tuple[int, int], device: torch.device) -> bool:
-    """Whether features of this shape are better kept in a file: not on a GPU, nor wide ones."""
+    """Whether to keep features (n, d) in a file: on a CPU, if n > d and there are too many."""
     return device.type == "cpu" and shape[0] > shape[1] and shape[0] * shape[1] > MOST_HELD
 
 
 def times(rows: Blocks, weight: Tensor) -> Tensor:
     """The product of all rows and a vector: (n, d), (d,) -> (n,)."""
-    # Small results that are kept between large buffers would tear the heap: 1 GB at n = 700,000.
+    # Small results between large buffers would fragment the heap, by 1 GB at n = 700,000.
     product = weight.new_empty(rows.shape[0])
     for index, some in rows.parts():
         product[index] = some @ weight
@@ -126,7 +126,7 @@ def times(rows: Blocks, weight: Tensor) -> Tensor:
 
 
 def pulled(rows: Blocks, pull: Tensor) -> Tensor:
-    """The sum of all rows, each times a number: (n, d), (n,) -> (d,)."""
+    """The sum of all rows, each times its number: (n, d), (n,) -> (d,)."""
     parts = (some.T @ pull[index] for index, some in rows.parts())
     total = next(parts)
     for part in parts:
@@ -135,7 +135,7 @@ def pulled(rows: Blocks, pull: Tensor) -> Tensor:
 
 
 def mean_and_variance(rows: Blocks) -> tuple[Tensor, Tensor]:
-    """Of each column, in float64: (n, d) -> (d,), (d,)."""
+    """The mean and the variance of each column, in float64: (n, d) -> (d,), (d,)."""
     if isinstance(rows, Held):
         values = rows.rows.double()
         return values.mean(dim=0), values.var(dim=0)

@@ -1,4 +1,4 @@
-"""Ends of targets, as training uses them where a single number is needed: (n, t) tensors."""
+"""The lower and upper ends of targets, and single numbers that stand for them, as tensors."""
 
 import numpy as np
 import torch
@@ -16,15 +16,15 @@ def ends_of(table: Table, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
 
 
 def exact_columns(lower: Tensor, upper: Tensor) -> list[NDArray[np.float64]]:
-    """The exact ones of each target, from `lower` to `upper`: two times (n, t) -> t times (m,)."""
+    """The exact values of each target, where both ends are equal: two times (n, t) -> t arrays."""
     columns = zip(lower.unbind(1), upper.unbind(1), strict=True)
     return [low[low == high].double().cpu().numpy() for low, high in columns]
 
 
 def middles(lower: Tensor, upper: Tensor | None) -> Tensor:
-    """Where targets are, about: the middle of an interval, the end of one that is open.
+    """One number for each target: the middle of its interval, or the end of an open interval.
 
-    A missing one is at the mean of the exact ones of its column.
+    A missing target gets the mean of the exact values in its column, or 0 if there are none.
 
     >>> inf = torch.inf
     >>> lower, upper = torch.tensor([[2.0], [4], [7], [-inf]]), torch.tensor([[2.0], [6], [inf]])

@@ -1,4 +1,4 @@
-"""Rows whose targets are missing or known in part, in the batches of an encoder that RnC trains."""
+"""Training on rows whose targets are missing or known in part."""
 
 import dataclasses
 import re
@@ -21,24 +21,24 @@ from rnc.training.batches import Batches
 
 
 def has_partial_rows(table: Table) -> bool:
-    """Whether there are such rows."""
+    """Whether a table has rows whose targets are missing or known in part."""
     return table.ends is not None and bool((table.split == PARTIAL).any())
 
 
 def has_missing_targets(table: Table) -> bool:
-    """Whether there is a row that lacks a target altogether."""
+    """Whether some row has a target about which nothing is known."""
     if table.ends is None:
         return False
     return bool(np.isinf(table.ends[table.split == PARTIAL]).all(axis=-1).any())
 
 
 def partial_batches(table: Table, model: Regressor, drawn: Tensor | None, **served: Any) -> Batches:
-    """Batches of all training rows, exact or not; half of those drawn have exact targets, or more.
+    """Batches of all training rows. At least half of the samples drawn have exact targets.
 
     Args:
         table: the data.
         model: as for `Batches`.
-        drawn: how often an epoch has each row with exact targets, if not once.
+        drawn: relative weights for drawing the rows with exact targets; None for equal weights.
         served: further arguments of `Batches`.
     """
     rows, partly = table.rows("train"), table.rows(PARTIAL)
@@ -53,12 +53,12 @@ def partial_batches(table: Table, model: Regressor, drawn: Tensor | None, **serv
 def head_batches(
     table: Table, model: Regressor, config: FitConfig, exact: Batches, **served: Any
 ) -> Batches:
-    """Batches for the loss of a head: with intervals and censored targets, if it takes them.
+    """Batches for a head's loss; with intervals and censored targets, if the config allows them.
 
     Args:
         table: the data.
         model: as for `Batches`.
-        config: of the run.
+        config: the config of the run.
         exact: batches of the rows with exact targets.
         served: further arguments of `Batches`.
     """
@@ -75,14 +75,14 @@ def head_batches(
 
 
 def for_heads(config: FitConfig, table: Table) -> FitConfig:
-    """The config of stages by a head's loss, which see labelled rows alone, exact or in part."""
+    """The config for stages with a head's loss: its batch size suits the labelled rows."""
     assert config.batch_size is not None
     size = labelled_batch_size(config.batch_size, config.trained(table.sizes))
     return dataclasses.replace(config, batch_size=size)
 
 
 def unused_words(table: Table, config: FitConfig) -> list[str]:
-    """What a user should know where rows with targets known in part do not train an encoder."""
+    """A warning, in a list, if rows with missing or partly known targets train no encoder."""
     if not has_partial_rows(table) or config.takes_partial:
         return []
     partly, ranged = int((table.split == PARTIAL).sum()), len(table.ranged_rows)
@@ -102,10 +102,10 @@ def unused_words(table: Table, config: FitConfig) -> list[str]:
 
 
 def check_partial(table: Table, config: FitConfig) -> None:
-    """Raise where such rows cannot train what is to be trained."""
+    """Raise if the encoder trains on partly known targets, and these do not suit its loss."""
     if not has_partial_rows(table) or not config.takes_partial:
         return
-    if not config.objective_spec.partial:  # it looks at no targets
+    if not config.objective_spec.partial:  # it uses no targets
         return
     assert table.ends is not None
     rows = table.rows(PARTIAL)
@@ -113,6 +113,6 @@ def check_partial(table: Table, config: FitConfig) -> None:
     try:
         pack(lower, upper, config.distance, check=True)
     except ValueError as error:
-        names = table.names[rows]  # the loss counts these rows alone
+        names = table.names[rows]  # the error counts only these rows
         named = re.sub(r"in row (\d+)", lambda row: f"in row {names[int(row[1])]}", str(error))
         raise ValueError(f"Rows with targets known in part: {named}") from error

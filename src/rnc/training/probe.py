@@ -1,25 +1,25 @@
 """The head on a frozen encoder, solved exactly instead of trained step by step.
 
-On fixed features the losses of l1, mse, huber, dex, lde, or, corn and quantile are convex in a
-linear head. So features are computed once, centred and divided by one common scale, and the loss
-over all of them is minimised (`rnc.training.solver`) for several strengths of ridge penalty;
-validation picks one. A scale for each feature would blow up those that are active for a few
-training samples only.
+On fixed features, the losses of l1, mse, huber, dex, lde, or, corn and quantile are convex in the
+weights of a linear head. So features are computed once, centred and divided by one common scale.
+The loss over all of them is minimised (`rnc.training.solver`) for several ridge penalties, and
+validation picks one. A separate scale for each feature would blow up features that are active for
+only a few training samples.
 
-Training targets may be known in part: a head then has its loss of intervals.
+If training targets are known in part, the head uses its loss of intervals.
 
 l1, mse, huber and quantile are solved in standard deviations of the targets and then converted to
-the scale of the head, so that penalties mean the same whatever that is.
+the scale of the head. So a penalty means the same for every scale.
 
 Validation picks by the error of predictions; for quantile and gaussian by their loss, which judges
 the whole distribution.
 
 Validation may also pick a balance: the exponent k of sample weights density(y)^-k, see
-`rnc.training.balance`. All penalties are tried with k = 0, all exponents with the best of them, and
-then those next to the best pair until none is better. Where validation has the distribution of
-training, k > 0 does not help, and the best of several is so by chance. So k > 0 is taken only if
-its error is less by two standard errors of the difference, over LEAST_ROWS or more validation rows,
-or groups of rows that belong together (measured in docs/training.md).
+`rnc.training.balance`. First all penalties are tried with k = 0, then all exponents with the best
+penalty, and then the neighbours of the best pair until none is better. If validation has the same
+distribution as training, k > 0 does not help, and looks better only by chance. So k > 0 is chosen
+only if its error is lower by two standard errors of the difference, and if there are at least
+LEAST_ROWS validation rows, or groups of rows that belong together (measured in docs/training.md).
 """
 
 import dataclasses
@@ -44,19 +44,19 @@ from rnc.training.ridge import solved_ridges
 from rnc.training.solver import make_solver
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
-_BLOCKS = 100  # of validation rows, to tell a standard error from
+_BLOCKS = 100  # blocks of validation rows, from which a standard error is estimated
 
 Measure = Callable[..., float]
-"""Predictions (m, t) and targets (m, t) -> the error; with `weights` (m,) where rows have some."""
+"""Predictions (m, t) and targets (m, t) -> the error; with `weights` (m,) if rows have weights."""
 
 
 class HeadFit(NamedTuple):
-    """What a solved head has, and what was chosen for it on validation."""
+    """The loss and error of a solved head, and what validation chose for it."""
 
     loss: float
-    """Of training, each sample counting what the caller's weights say."""
+    """The mean training loss, with the weights of the caller but without those of the balance."""
     error: float
-    """Of validation."""
+    """The validation error."""
     penalty: float
     balance: float
     """The exponent k of the weights density(y)^-k."""
@@ -78,27 +78,27 @@ def solve_head(
     val_weights: Tensor | None = None,
     upper: Tensor | None = None,
 ) -> HeadFit:
-    """Fit the head in place; what it has, and what was chosen.
+    """Fit the head in place; return its loss and error, and what validation chose.
 
     Loss and error are infinite if no penalty gave finite predictions. The result does not depend on
-    the scale of the head, but for where huber's beta is.
+    the scale of the head, except that huber's beta counts in scales.
 
     Args:
-        head: of any kind; those that are not convex end at a minimum nearby.
-        features: of training, (n, d); a tensor, or blocks of `rnc.training.blocks`.
-        targets: of training, (n, t).
+        head: of any kind; if its loss is not convex, the result is a local minimum.
+        features: training features (n, d), as a tensor or as blocks of `rnc.training.blocks`.
+        targets: training targets (n, t).
         val_features: (m, d).
         val_targets: (m, t).
-        steps: at most so many for each penalty and balance.
-        measure: the error of predictions for (m, d) and (m, t), which chooses.
-        weights: (n,) what each training sample counts, with mean 1.
+        steps: the largest number of steps for each penalty and balance.
+        measure: the error of predictions (m, t) for targets (m, t) on validation.
+        weights: (n,) the weights of the training samples, with mean 1.
         balance: the exponent of further weights density(y)^-balance; None chooses from EXPONENTS.
         period: the length of the circle that targets are on, for their density.
-        val_groups: (m,) which rows of validation belong together, as those of a person. Their
-            errors are alike, so that a few groups are no sure ground to choose a balance on.
-        val_weights: (m,) what each row of validation counts in the error that chooses.
-        upper: (n, t) the upper ends of training targets that are known in part; then targets are
-            the lower ones, as for `Head.loss`. A balance puts each at its middle, or its one end.
+        val_groups: (m,) the group of each validation row, such as a person. Errors within a group
+            are similar, so a balance is chosen only if there are enough groups.
+        val_weights: (m,) the weights of the validation rows in errors and losses.
+        upper: (n, t) the upper ends of training targets that are known in part; `targets` then has
+            the lower ones, as for `Head.loss`. A balance takes the middle of each, or its one end.
     """
     both = as_blocks(features), as_blocks(val_features)
     val = _ValRows(val_targets, measure, val_groups, val_weights)
@@ -124,8 +124,8 @@ def probe_error(
 ) -> float:
     """The error of ridge regression on the features: a quick measure of how good they are.
 
-    That of the best of several penalties; infinite if a feature is not finite. The arguments are
-    those of `solve_head`.
+    It is the lowest error over several penalties, and infinite if a feature is not finite. The
+    arguments are those of `solve_head`.
     """
     features, val_features = features.double(), val_features.double()
     if not (features.isfinite().all() and val_features.isfinite().all()):
@@ -135,31 +135,31 @@ def probe_error(
 
 
 def measured(measure: Measure, predicted: Values, targets: Values, weights: Values | None) -> float:
-    """The error of predictions, by the weights of their rows where there are some."""
+    """The error of predictions, weighted if there are weights."""
     if weights is None:
         return measure(predicted, targets)
     return measure(predicted, targets, weights=weights)
 
 
 class _Solved(NamedTuple):
-    """The head at the minimum for one balance and penalty."""
+    """The solved head for one balance and penalty."""
 
     balance: float
     penalty: float
     error: float
     judged: float
-    """What chooses: the error, or the mean of the losses."""
+    """What validation chooses by: the error, or the mean of the losses."""
     predicted: Tensor
-    """For validation, (m, t)."""
+    """Predictions for validation, (m, t)."""
     losses: Tensor | None
-    """Of validation, (m,), for a head that is chosen by its loss."""
+    """Validation losses, (m,), for a head that is chosen by its loss."""
     weight: Tensor
-    """On standardised features, in deviations of the targets."""
+    """Weights for standardised features, in the units that the head is solved in."""
     bias: Tensor
 
 
 class _ValRows:
-    """The rows of validation, which choose."""
+    """The validation rows, by which solutions are compared."""
 
     def __init__(
         self, targets: Tensor, measure: Measure, groups: NDArray[Any] | None, weights: Tensor | None
@@ -168,7 +168,7 @@ class _ValRows:
         self.weights = None if weights is None else weights.cpu()
         self.of_group: Tensor | None = None
         self.count = len(targets)
-        """Rows, or groups of them."""
+        """How many rows there are, or groups of rows."""
         if groups is not None:
             known, codes = np.unique(groups, return_inverse=True)
             self.of_group, self.count = torch.tensor(codes), len(known)
@@ -180,17 +180,17 @@ class _ValRows:
         return measured(*found) if is_finite else math.inf
 
     def mean(self, losses: Tensor, rows: slice | Tensor = slice(None)) -> float:
-        """The mean of losses (m,) over some rows, by their weights where they have some."""
+        """The mean of losses (m,) over some rows, weighted if they have weights."""
         if self.weights is None:
             return float(losses[rows].mean())
         weights = self.weights[rows].to(losses)
         return float((weights * losses[rows]).sum() / weights.sum())
 
     def is_surely_better(self, one: "_Solved", other: "_Solved") -> bool:
-        """Whether what judges a solution is less by more than chance makes it.
+        """Whether one solution is better than another by more than chance.
 
-        The standard error is that over blocks of rows, or of whole groups: a block of many rows,
-        or of heavy ones, then weighs more, as it does in the error.
+        The standard error is estimated from blocks of rows. Groups stay whole. With groups or
+        weights, blocks with more rows or more weight count more, as they do in the error.
         """
         blocks = self._blocks()
         if self.weights is not None:
@@ -206,7 +206,7 @@ class _ValRows:
         return bool(one.judged < other.judged - SURE * error)
 
     def _by_block(self, found: "_Solved", blocks: list[slice | Tensor]) -> Tensor:
-        """What judges a solution, for each block of rows."""
+        """The error or the mean loss of a solution in each block of rows."""
         if found.losses is not None:
             losses = found.losses.cpu()
             return torch.tensor([self.mean(losses, rows) for rows in blocks])
@@ -215,7 +215,7 @@ class _ValRows:
         return torch.tensor([measured(self.measure, predicted[r], truth[r], w) for r, w in parts])
 
     def _blocks(self) -> list[slice | Tensor]:
-        """Rows in _BLOCKS parts, or as many as there are; groups stay together."""
+        """The rows in _BLOCKS blocks, or in fewer if there are fewer rows. Groups stay whole."""
         blocks = min(_BLOCKS, self.count)
         if self.of_group is None:
             return [slice(i, None, blocks) for i in range(blocks)]
@@ -223,7 +223,7 @@ class _ValRows:
 
 
 class _Data:
-    """Features and targets in the units that a head is solved in, and the way back."""
+    """Features and targets in the units that a head is solved in; converts solutions back."""
 
     def __init__(
         self,
@@ -242,14 +242,14 @@ class _Data:
         scale = variance.mean().sqrt()
         self.scale = torch.where(scale > 0, scale, 1.0)
         standardise = partial(_standardise, shift=self.shift, scale=self.scale)
-        self.standard = features.map(standardise)  # by no method: a cycle would keep its file open
+        self.standard = features.map(standardise)  # no method: a cycle would keep the file open
         self.val_standard = val_features.map(standardise)
         self.config, units = _in_deviations(head.config, targets, upper)
         self.units = units.to(self.shift)
         self.weights = targets.new_ones(len(targets)) if weights is None else weights.to(targets)
 
     def balanced_weights(self, balance: float) -> Tensor:
-        """What each training sample counts, with mean 1: (n,)."""
+        """The weights of the training samples, with those of a balance, and mean 1: (n,)."""
         if balance == 0:
             return self.weights
         places = middles(self.targets, self.upper)
@@ -258,7 +258,7 @@ class _Data:
 
     @torch.no_grad()
     def write(self, found: _Solved) -> float:
-        """Give the head a solution, for features as they are and in its own units; its loss."""
+        """Write a solution into the head, for raw features in the head's units; return its loss."""
         if not math.isfinite(found.error):
             return math.inf
         losses = self.weights.new_empty(len(self.weights))
@@ -278,7 +278,7 @@ def _standardise(features: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
 
 
 class _Search:
-    """Solutions by balance and penalty; each starts where the one before ended."""
+    """Solves the head for balances and penalties. Each solution starts from the one before."""
 
     def __init__(self, data: _Data, steps: int) -> None:
         self.data, self.steps = data, steps
@@ -290,7 +290,7 @@ class _Search:
         self.balance: float | None = None
 
     def solve(self, balance: float, penalty: float) -> _Solved:
-        """The head for this balance and penalty."""
+        """The solved head for this balance and penalty."""
         if (balance, penalty) not in self.known:
             if balance != self.balance:
                 self.solver.weigh(self.data.balanced_weights(balance))
@@ -316,7 +316,7 @@ class _Search:
         return _Solved(balance, penalty, error, judged, predicted, losses, weight, bias)
 
     def balanced(self, start: _Solved) -> _Solved:
-        """The best of all balances with a penalty, and of what is next to it from there on."""
+        """The best of all balances with the penalty of `start`, improved by its neighbours."""
         best = _best(self.solve(balance, start.penalty) for balance in EXPONENTS)
         while best.balance > 0:
             near = [(balance, best.penalty) for balance in _beside(EXPONENTS, best.balance)]
@@ -333,7 +333,7 @@ def _best(found: Iterable[_Solved]) -> _Solved:
 
 
 def _beside(values: Sequence[float], value: float) -> list[float]:
-    """The values before and after one."""
+    """The values just below and just above one of them."""
     ordered = sorted(values)
     i = ordered.index(value)
     return ordered[max(0, i - 1) : i] + ordered[i + 1 : i + 2]
@@ -342,12 +342,10 @@ def _beside(values: Sequence[float], value: float) -> list[float]:
 def _in_deviations(
     config: HeadConfig, targets: Tensor, upper: Tensor | None = None
 ) -> tuple[HeadConfig, Tensor]:
-    """The head with standard deviations for scales, and by how much that divides each output.
+    """The head with standard deviations of exact targets as scales, and each output's divisor.
 
-    They are those of exact targets.
-
-    huber has one beta, so that its scales all change by one factor: their mean. gaussian gets the
-    beta 0: with any other its loss has no gradient in the usual sense, and no minimum.
+    huber has one beta, so all its scales change by the same factor, the mean of theirs. gaussian
+    gets beta 0: with any other, its loss has no gradient in the usual sense, and no minimum.
     """
     spec = HEADS[config.name]
     if config.name == "gaussian":

@@ -1,8 +1,8 @@
-"""Ridge regression on fixed features: a quick look at how good they are.
+"""Ridge regression on fixed features, for quick probes of an encoder and for the teacher.
 
     mean_i w_i |x_i W - y_i|^2 + penalty s |W|^2
 
-x and y are less their means, and s is the mean square of a feature.
+x and y are centred, and s is the mean square of a feature.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ def solved_ridges(
     Args:
         features: (n, d), finite, in float64.
         targets: (n, t).
-        weights: (n,) what each sample counts.
-        penalties: their strengths, above 0.
+        weights: (n,) the weights of the samples.
+        penalties: the strengths of the penalty, above 0.
 
     >>> x = torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     >>> [round(float(ridge(x)[2]), 2) for ridge in solved_ridges(x, 10 * x)]

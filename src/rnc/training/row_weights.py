@@ -1,4 +1,4 @@
-"""What each training row counts, and how often an epoch has it."""
+"""The weight of each training row, and how often an epoch has it."""
 
 import torch
 from torch import Tensor
@@ -12,9 +12,9 @@ from rnc.training.balance import balance_weights, chosen_oversample
 
 
 def row_weights(config: FitConfig, table: Table) -> tuple[Tensor | None, Tensor | None]:
-    """What each training row counts, with mean 1: as the data say, and in the loss of a head.
+    """Weights of the training rows, with mean 1: those of the data, and those in a head's loss.
 
-    A head multiplies it by the weights of LDS.
+    With LDS, the second are the first times the weights of LDS. None means that all are 1.
     """
     rows = table.rows("train")
     given = None if table.weight is None else shares(torch.tensor(table.weight[rows]))
@@ -27,6 +27,6 @@ def row_weights(config: FitConfig, table: Table) -> tuple[Tensor | None, Tensor 
 
 
 def row_shares(config: FitConfig, table: Table) -> Tensor | None:
-    """How often an epoch has each training row, if not once."""
+    """How often an epoch has each training row on average; None for once."""
     exponent, targets = chosen_oversample(config, table), torch.tensor(table.y[table.rows("train")])
     return balance_weights(targets, exponent, circle_of(config.distance)) if exponent else None

@@ -2,16 +2,16 @@
 
     mean_i w_i loss(W x_i + b, y_i) + penalty |W|^2
 
-mse, huber, and l1 with a rounded corner are means over the targets, and quantile is one over the
-levels, too. Each is solved by itself, by Newton's method, which ends after a few steps: the slope
-of the loss is curvature * clamp(r, -knee, knee) + tilt of the residual r, so that between two knees
-the objective is a parabola and Newton's step is exact. Only samples with |r| <= knee bend it; the
-matrix of their features is kept and changed by those that come and go. Along each direction the
-minimum is found exactly, from the sorted knees. (Madsen and Nielsen 1993, "A finite smoothing
-algorithm for linear l1 estimation".)
+The losses of mse, huber, and l1 with a rounded corner are means over the targets, and that of
+quantile is a mean over the levels, too. So each output is solved by itself, in a few steps of
+Newton's method. The slope of the loss at residual r is curvature * clamp(r, -knee, knee) + tilt. So
+between two knees the objective is a parabola, and Newton's step is exact. Only samples with
+|r| <= knee add curvature. The matrix of their features is kept, and updated for samples that enter
+or leave. Along each direction, the minimum is found exactly from the sorted knees. (Madsen and
+Nielsen 1993, "A finite smoothing algorithm for linear l1 estimation".)
 
-A target that is known in part has slope 0 within its interval, and two knees more: see
-`rnc.training.one_output`. Other heads take L-BFGS.
+A target that is known in part has slope 0 within its interval, and two more knees: see
+`rnc.training.one_output`. Other heads are solved by L-BFGS.
 """
 
 import math
@@ -26,11 +26,14 @@ from rnc.training.one_output import Slope, one_output
 ROUNDED_CORNER = 0.03
 """How far from 0 the corner of l1 is rounded off, in scales of the head."""
 QUANTILE_CORNER = 0.01
-"""That of quantile: as if targets had noise of 0.006 deviations, which makes quantiles wider."""
+"""The same for quantile. It acts like target noise of 0.006 deviations, which widens quantiles."""
 
 
 def slopes_of(config: HeadConfig) -> list[Slope]:
-    """The slopes of a head's loss along its outputs, corners rounded off; none if it has others."""
+    """The slopes of a loss along the outputs of a target, with rounded corners.
+
+    Empty if the head's loss has another form.
+    """
     if config.name == "mse":
         return [Slope(math.inf, 2.0)]
     if config.name in ("l1", "huber"):
@@ -45,10 +48,10 @@ def slopes_of(config: HeadConfig) -> list[Slope]:
 def make_solver(
     head: Head, features: Tensor | Blocks, targets: Tensor, upper: Tensor | None = None
 ) -> "Newton | Lbfgs":
-    """What moves a head in float64 to its minimum, from where it is.
+    """A solver that moves a head in float64 from its current weights to the minimum.
 
-    The features are (n, d), centred and of about unit size, in float64; targets are (n, t). With
-    `upper` (n, t), they are the lower ends of intervals, as for `Head.loss`.
+    The features are (n, d), centred and of about unit size, in float64. Targets are (n, t). With
+    `upper` (n, t), targets are the lower ends of intervals, as for `Head.loss`.
     """
     slopes, features = slopes_of(head.config), as_blocks(features)
     if not slopes:
@@ -57,7 +60,7 @@ def make_solver(
 
 
 class Lbfgs:
-    """Any loss, by L-BFGS."""
+    """Minimises any loss by L-BFGS."""
 
     def __init__(
         self, head: Head, features: Blocks, targets: Tensor, upper: Tensor | None = None
@@ -66,11 +69,11 @@ class Lbfgs:
         self.weights = torch.ones(len(targets), dtype=torch.float64, device=features.device)
 
     def weigh(self, weights: Tensor) -> None:
-        """Let each sample count this much from now on: (n,), with mean 1."""
+        """Set the weights of the samples: (n,), with mean 1."""
         self.weights = weights
 
     def minimise(self, penalty: float, steps: int) -> None:
-        """Move the head to the minimum with this penalty, or by so many steps."""
+        """Move the head to the minimum with this penalty, in at most `steps` steps."""
         head = self.head
         optimizer = torch.optim.LBFGS(
             head.parameters(), max_iter=steps, history_size=20, line_search_fn="strong_wolfe"
@@ -92,7 +95,7 @@ class Lbfgs:
 
 
 class Newton:
-    """A loss whose slope has two knees, by Newton's method, one output after the other."""
+    """Minimises a loss whose slope has knees by Newton's method, one output after the other."""
 
     def __init__(
         self,
@@ -103,7 +106,7 @@ class Newton:
         upper: Tensor | None = None,
     ) -> None:
         self.head, self.basis = head, None
-        # With fewer samples than features, ridge weights are sums of the samples' features.
+        # With fewer samples than features, ridge weights are combinations of the samples' features.
         if isinstance(features, Held) and features.shape[1] > features.shape[0]:
             self.basis, triangle = torch.linalg.qr(features.rows.T)
             features = Held(triangle.T)
@@ -112,7 +115,7 @@ class Newton:
         if upper is None:
             columns = [(y, None) for y in _in_units(targets, head.config)]
             self.count: int | Tensor = len(columns) * len(slopes)
-            """Of the outputs that the loss of a sample is a mean over."""
+            """The number of outputs that the loss of a sample is a mean over."""
         else:
             low = targets.double().masked_fill(targets.isnan(), -math.inf)
             high = upper.double().masked_fill(upper.isnan(), math.inf)
@@ -125,13 +128,13 @@ class Newton:
         ]
 
     def weigh(self, weights: Tensor) -> None:
-        """Let each sample count this much from now on: (n,), with mean 1."""
+        """Set the weights of the samples: (n,), with mean 1."""
         for one in self.each:
             one.weigh(weights / weights.numel() / self.count)
 
     @torch.no_grad()
     def minimise(self, penalty: float, steps: int) -> None:
-        """Move the head to the minimum with this penalty, or by so many steps."""
+        """Move the head to the minimum with this penalty, in at most `steps` steps per output."""
         linear = self.head.linear
         weight = linear.weight if self.basis is None else linear.weight @ self.basis
         starts = torch.cat([weight, linear.bias[:, None]], dim=1)
@@ -149,5 +152,5 @@ def _in_units(targets: Tensor, config: HeadConfig) -> list[Tensor]:
 
 
 def _with_one(rows: Tensor) -> Tensor:
-    """The rows with a 1 in the end, which the bias is multiplied by: (n, d) -> (n, d + 1)."""
+    """The rows with a 1 at the end, for the bias: (n, d) -> (n, d + 1)."""
     return torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)

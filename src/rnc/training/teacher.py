@@ -1,23 +1,24 @@
-"""A teacher for training rows whose targets are missing.
+"""A teacher that estimates the missing targets of training rows.
 
-The teacher is the encoder with the mean of its weights (`rnc.training.averaging`) and a ridge
-regression on the features of the labelled rows, solved anew LESSONS times in a stage. It sees
-samples as they are; the encoder learns from augmented views of them. Of a missing target it says
+The teacher is the encoder, with the mean of its weights if there is one (`rnc.training.averaging`),
+and a ridge regression on its features of labelled rows, which every lesson solves anew. The teacher
+sees samples without augmentation, while the encoder learns from augmented views. For a missing
+target it gives
 
     estimate - margin <= target <= estimate + margin
 
-and RnC ranks by that. "estimates" has no margin. "intervals" has `multiple` times the mean absolute
-error on validation rows with such estimates, and an order counts only where it is certain within
-the intervals (`rnc.loss.partial`). What is known of other targets stays as it is.
+and RnC ranks by that. "estimates" has no margin. With "intervals", the margin is `multiple` times
+the mean absolute error on validation rows with similar estimates, and RnC uses an order only if it
+is certain within the intervals (`rnc.loss.partial`). What is known about other targets is kept.
 
-Before the first lesson, rows of which nothing is known are not drawn: to be told apart from all
-others without a label harms an order by age (docs/labels.md). After it
-they are drawn like labelled rows: in proportion to density of the estimate^-oversample. Where all
-targets are exact or estimates by then, RnC is that of exact targets, with its fused kernels.
+Before the first lesson, rows about which nothing is known are not drawn. Without a label, RnC would
+push them away from all other rows, which harms the order by age (docs/labels.md). After it they are
+drawn like labelled rows, in proportion to density(estimate)^-oversample. If no row is known in part
+and there is no margin, RnC uses its loss for exact targets, with fused kernels.
 
-Validation rows choose the penalty and say how large errors are; they are not trained on. A moving
-mean that labels what a network learns from augmented views is by Tarvainen and Valpola 2017, "Mean
-teachers"; pairwise ranks are taught so by Huang et al. 2024, "RankUp".
+Validation rows choose the penalty and show how large errors are, but are not trained on. Tarvainen
+and Valpola 2017 ("Mean teachers") label by a moving mean what a network learns from augmented
+views. Huang et al. 2024 ("RankUp") teach pairwise ranks in this way.
 """
 
 import math
@@ -42,33 +43,33 @@ if TYPE_CHECKING:  # takes seconds to import
     from lightning.fabric import Fabric
 
 LESSONS = 16
-"""How often a stage asks the teacher."""
+"""From the first lesson on, there is a lesson after every 1 / LESSONS of the epochs."""
 FIRST_LESSON = 0.15
-"""Share of the epochs before that: a new encoder knows nothing to teach."""
+"""Share of the epochs before the first lesson, since a new encoder knows nothing to teach."""
 TEACHER_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 NEAR = 0.2
-"""How near estimates are whose errors are alike, in deviations of the estimates."""
+"""Width of the Gaussian over estimates that averages errors, in deviations of the estimates."""
 PRIOR_ROWS = 10.0
-"""So many further rows with the mean error of all count everywhere: errors of a few are chance."""
+"""Extra rows with the overall mean error in every average, so that a few rows do not decide it."""
 MOST_TEACHER_ROWS = 20_000
-"""Labelled rows that the regression is solved on, and validation rows that judge it."""
+"""The most labelled rows to solve the regression on, and the most validation rows to judge it."""
 TAUGHT_TOGETHER = 512
 """Samples that the encoder sees at a time."""
-_PAIRS = 2**22  # in memory at a time
+_PAIRS = 2**22  # pairs of estimates in memory at a time
 
 
 class TaughtTargets(NamedTuple):
-    """What the teacher says of targets: (n, t) each."""
+    """The teacher's estimates of targets, and their margins: (n, t) each."""
 
     estimates: Tensor
     margins: Tensor
 
 
 class Teacher:
-    """Puts what it says of missing targets into `batches`, in their place there.
+    """Writes its estimates of missing targets into `batches`.
 
-    `multiple` is that of the margin, 0 for estimates alone; `oversample` the exponent by which rows
-    are drawn. Both are described above.
+    `multiple` is the factor of the margin, 0 for estimates without margins. `oversample` is the
+    exponent by which rows are drawn. Both are described above.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Teacher:
         self.fabric, self.validation, self.batches = fabric, validation, batches
         self.multiple, self.oversample, self.epochs = multiple, oversample, epochs
         count = len(batches.known_targets)
-        # Views of the batches' tensors: what is said is set in place.
+        # Slices of the batches' tensors, which every lesson changes in place.
         self.lower, self.upper = batches.targets[count:], batches.upper[count:]
         self.shares = batches.shares[count:]
         self.missing = (self.lower == -torch.inf) & (self.upper == torch.inf)
@@ -106,7 +107,7 @@ class Teacher:
         config: FitConfig,
         epochs: int,
     ) -> "Teacher | None":
-        """The teacher that a config wants, where targets are missing."""
+        """The teacher of a config; None if it wants no teacher or no target is missing."""
         if not config.teaches or not has_missing_targets(validation.table):
             return None
         return cls(
@@ -119,7 +120,7 @@ class Teacher:
         )
 
     def is_due(self, epoch: int) -> bool:
-        """Whether to teach after an epoch. A finished stage that goes on starts without lessons."""
+        """Whether to teach after an epoch. A stage that goes on without lessons gets one soon."""
         later = epoch - max(1, math.ceil(FIRST_LESSON * self.epochs))
         every = max(1, math.ceil(self.epochs / LESSONS))
         is_time = later % every == 0 or not self.lessons
@@ -127,12 +128,12 @@ class Teacher:
 
     @torch.no_grad()
     def teach(self) -> None:
-        """Say it anew, by the encoder as it is. The first process decides for all."""
+        """Estimate missing targets anew with the current encoder. All processes use the first's."""
         said = torch.stack(self._said())
         if self.fabric.world_size > 1:
             dist.broadcast(said, src=0)
         estimates, margins = said.unbind()
-        if not estimates.isfinite().all():  # training diverged, which its loss will tell
+        if not estimates.isfinite().all():  # training diverged, as its loss will show
             return
         self.lower.copy_(torch.where(self.missing, estimates - margins, self.lower))
         self.upper.copy_(torch.where(self.missing, estimates + margins, self.upper))
@@ -158,7 +159,7 @@ class Teacher:
         return TaughtTargets(estimates, self.multiple * errors)
 
     def _ridges(self, x: Tensor, y: Tensor, weights: Tensor | None) -> Iterator[Ridge]:
-        """Regressions to choose from: with rows as they are and, if drawn so, with rare ones up."""
+        """Regressions to choose from: with the given weights and, if oversampled, with balance."""
         yield from solved_ridges(x, y, weights, TEACHER_PENALTIES)
         if self.oversample:
             balance = balance_weights(y, self.oversample)
@@ -166,30 +167,30 @@ class Teacher:
             yield from solved_ridges(x, y, balance, TEACHER_PENALTIES)
 
     def _estimates(self, ridge: Ridge) -> Tensor:
-        """Of all rows that are taught, (n, t); their features are not kept."""
+        """The estimates for all partial rows, (n, t). Their features are not kept."""
         rows = self.validation.table.rows(PARTIAL)
         return torch.cat([ridge(features) for features in self._features(rows)])
 
     def _features(self, rows: NDArray[np.int64]) -> Iterator[Tensor]:
-        """The features of rows as they are, in the precision of training, batch by batch."""
+        """The features of rows without augmentation, in training's precision, batch by batch."""
         model, x = self.validation.model, self.validation.table.x
         with self.fabric.autocast():
             for features in model.embed_batches(x, rows=rows, batch_size=TAUGHT_TOGETHER):
                 yield torch.from_numpy(features).to(self.lower)
 
     def state(self) -> dict[str, Tensor]:
-        """All that it takes to go on."""
+        """The named tensors that `load_state` needs to continue."""
         names = ("lower", "upper", "shares", "lessons")
         return {name: getattr(self, name).clone() for name in names}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from what `state` returned."""
         for name, value in state.items():
             getattr(self, name).copy_(value)
 
 
 def _mean_error(estimates: Tensor, targets: Tensor, weights: Tensor | None) -> float:
-    """The mean over rows and targets, in deviations of the targets."""
+    """The mean absolute error over rows and targets, in standard deviations of the targets."""
     deviations = targets.std(dim=0, correction=0)
     misses = (estimates - targets).abs() / torch.where(deviations > 0, deviations, 1.0)
     counts = misses.new_ones(len(misses)) if weights is None else weights.to(misses)
@@ -199,9 +200,9 @@ def _mean_error(estimates: Tensor, targets: Tensor, weights: Tensor | None) -> f
 def local_errors(
     asked: Tensor, estimates: Tensor, targets: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """How wrong estimates like those asked for were: (n, t), (m, t), (m, t) -> (n, t).
+    """The mean error of estimates near the asked ones: (n, t), (m, t), (m, t) -> (n, t).
 
-    The mean of |estimate - target| around an estimate, by a Gaussian of NEAR deviations.
+    It is the mean of |estimate - target|, weighted by a Gaussian with a width of NEAR deviations.
 
     >>> ages = torch.tensor([[20.0], [80.0]]).repeat(100, 1)
     >>> off = torch.where(ages > 50, 10.0, 1.0)
@@ -216,7 +217,7 @@ def local_errors(
 
 
 def _around(asked: Tensor, estimates: Tensor, misses: Tensor, counts: Tensor) -> Tensor:
-    """The mean misses around estimates: (n, t), (m, t), (m, t), (m,) -> (n, t)."""
+    """The mean misses near the asked estimates: (n, t), (m, t), (m, t), (m,) -> (n, t)."""
     columns = []
     for place, near, miss in zip(asked.T, estimates.T, misses.T, strict=True):
         deviation = near.std(correction=0)

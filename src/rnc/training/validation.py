@@ -1,4 +1,4 @@
-"""How good a model is on the validation rows, and heads solved on its features."""
+"""The errors of a model on the validation rows, and heads that are solved on its features."""
 
 import math
 from typing import TYPE_CHECKING
@@ -21,13 +21,13 @@ if TYPE_CHECKING:  # takes seconds to import
     from lightning.fabric import Fabric
 
 PROBED_ROWS = 1024
-"""How many rows of a split a quick probe of an encoder uses."""
+"""The most rows of a split that a quick probe of an encoder uses."""
 
 
 class Validation:
-    """The errors of a model, as it is at a call, on validation rows.
+    """The errors of a model on validation rows, with its weights at the time of the call.
 
-    Running statistics differ between processes, so the first one decides for all.
+    Running statistics differ between processes, so all processes use the errors of the first.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Validation:
         self.val_weights = self.weights_of(table.rows("val"))
 
     def weights_of(self, rows: NDArray[np.int64]) -> Tensor | None:
-        """What rows count, where the data say so."""
+        """The weights of some rows; None if the data have no weights."""
         weight = self.table.weight
         return None if weight is None else torch.tensor(weight[rows])
 
@@ -59,14 +59,14 @@ class Validation:
         return self.fabric.broadcast(measured(*found) if is_finite else math.inf)
 
     def encoder_error(self) -> float:
-        """The error of a quick probe of the encoder as it is."""
+        """The error of a quick probe of the current encoder."""
         both = [self.some_rows(split, PROBED_ROWS) for split in ("train", "val")]
         train, val = (self.embedded(rows) for rows in both)
         weights = [self.weights_of(rows) for rows in both]
         return self.fabric.broadcast(probe_error(*train, *val, self.measure, *weights))
 
     def some_rows(self, split: str, most: int) -> NDArray[np.int64]:
-        """Rows of a split, evenly chosen, at most so many; none that weighs nothing."""
+        """At most `most` rows of a split, evenly spaced, without rows of weight 0."""
         rows = self.table.rows(split)
         if self.table.weight is not None:
             rows = rows[self.table.weight[rows] > 0]
@@ -81,7 +81,7 @@ class Validation:
         return features.to(device), torch.tensor(self.table.y[rows], device=device)
 
     def _blocks(self, rows: NDArray[np.int64]) -> tuple[Tensor | Blocks, Tensor]:
-        """What `embedded` returns for all rows; in a file if they are many."""
+        """What `embedded` returns, but with the features in a file if there are many."""
         d = self.model.head.config.d
         if not are_many((len(rows), d), self.fabric.device):
             return self.embedded(rows)
@@ -93,9 +93,10 @@ class Validation:
     def solve_head(
         self, rows: NDArray[np.int64], weights: Tensor | None, balance: float | None
     ) -> HeadFit:
-        """Solve the head on the encoder as it is, for training rows whose weights (n,) these are.
+        """Solve the head on the current encoder's features of training rows with weights (n,).
 
-        The arguments are those of `solve_head`. Targets of rows may be known in part.
+        `weights` and `balance` are as for `rnc.training.probe.solve_head`. Targets of rows may be
+        known in part.
         """
         group, (features, targets), upper = self.table.group, self._blocks(rows), None
         if targets.isnan().any():
