@@ -1,4 +1,4 @@
-"""A real Chromium without a window, spoken to through its pipe: what a reader of a page sees.
+"""Drive a real Chromium without a window, to see what a reader of a page sees.
 
 The DevTools protocol is JSON between zero bytes. No package is needed, nothing is downloaded.
 """

@@ -10,8 +10,8 @@ from browser import Browser
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before a kernel is imported: run it on the CPU
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and with them the programs
-# that they start and stop.
+# If a shell starts the tests in the background, they ignore Ctrl-C, and so do programs that they
+# start. But the tests stop some of these by Ctrl-C, so it must work.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -30,7 +30,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A real Chromium; tests that use it are skipped where there is none."""
+    """A real Chromium. Tests that use it are skipped if there is none."""
     browser = Browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.close()

@@ -1,8 +1,8 @@
-"""The loss and its gradient by the definition, in as many digits as it takes (mpmath).
+"""The loss and its gradient by the definition, in arbitrary precision (mpmath).
 
-`oracle.slow_losses` says the same in float64, which overflows, underflows and rounds. Here nothing
-does. Beside each number stands how far an implementation may be from it that computes the logits
-in float64: rounding moves a logit s by about 1e-15 |s|, which is more than 1 for |s| = 1e16.
+`oracle.slow_losses` computes the same in float64, which overflows, underflows and rounds. This
+module does not. Each number has a tolerance for implementations that compute the logits in
+float64: rounding moves a logit s by about 1e-15 |s|, which is more than 1 for |s| = 1e16.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Fake run folders, and what a browser would find in the page about them."""
+"""Fake run folders, and a parser for the report page about them."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""What the tests of a study share."""
+"""Helpers that the tests of a study share."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Small runs to serve, untrained, with intervals and neighbours; and what clients send."""
+"""Small untrained runs to serve, with intervals and neighbours, and requests of clients."""
 
 import dataclasses
 import io

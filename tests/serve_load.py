@@ -1,4 +1,4 @@
-"""A real `rnc serve` in a process of its own, what it does to files, and requests of all sorts."""
+"""Start a real `rnc serve`, record which files it writes, and send requests of all sorts."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Analyses by name, and as a user types them."""
+"""Analyses of a run, by name from Python and from the command line."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Corrupted images: the original's numbers, the definitions, and what a batch may not change."""
+"""Corrupted images: the original's numbers, the definitions, and independence of the batch."""
 
 import numpy as np
 import pytest

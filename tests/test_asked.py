@@ -1,4 +1,4 @@
-"""What `predict` may be asked for beside a prediction, head by head."""
+"""The outputs of `predict` besides a prediction, for each head."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The report in a real Chromium: what a reader sees, does and is kept safe from."""
+"""The report in a real Chromium: figures, what a reader can do, and no foreign script runs."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The layout of the report in a real Chromium: what fills the width, and what a phone shows."""
+"""The layout of the report in a real Chromium, on wide screens and on phones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How to cite: CITATION.cff and the README say the same, of this version."""
+"""How to cite: CITATION.cff and the README agree with each other and with this version."""
 
 import re
 from pathlib import Path

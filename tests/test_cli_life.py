@@ -1,4 +1,4 @@
-"""Bars and lines that show that training is alive, and what it will cost."""
+"""Progress bars and log lines: they show that training runs, and how long it will take."""
 
 import io
 import time

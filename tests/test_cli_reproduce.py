@@ -1,4 +1,4 @@
-"""`rnc reproduce` and `rnc compare` on downloads as they are: the advice of an error works."""
+"""`rnc reproduce` and `rnc compare` on original downloads: the advice of an error works."""
 
 from collections.abc import Callable
 from pathlib import Path

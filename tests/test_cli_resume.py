@@ -1,4 +1,4 @@
-"""Going on with a run from its folder alone."""
+"""Resuming a run from its folder alone."""
 
 import json
 from pathlib import Path

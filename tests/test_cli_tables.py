@@ -1,4 +1,4 @@
-"""Odd tables on the command line: what the fit says about them, and that new data fit it."""
+"""Odd tables on the command line: notes of the fit, and predictions for new tables like them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""FitConfig: what it refuses, what it fills in, and its way through JSON."""
+"""FitConfig: which values it refuses, which it fills in, and conversion to and from JSON."""
 
 import dataclasses
 import json

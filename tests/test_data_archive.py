@@ -1,4 +1,4 @@
-"""Arrays of .npz files: each is used or named, and odd ones are refused."""
+"""Arrays of .npz files: each is used or named in a note, and odd ones are refused."""
 
 import io
 import zipfile

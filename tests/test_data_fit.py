@@ -1,4 +1,4 @@
-"""How files that are grey or not square become pixels, and what is said about it."""
+"""How grey or non-square files become pixels, and the notes about it."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Names of columns and lengths of rows: what a reader would mend without a word is refused."""
+"""Names of columns and lengths of rows: errors that pandas would repair silently are refused."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Numbers in disguise: read where there is no doubt, refused or named where there is."""
+"""Numbers as text: read if their meaning is clear; otherwise refused, or named in a note."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Folders and shards as others keep them give the same table, and what is wrong is named."""
+"""Folders and shards in common layouts give the same table, and errors name what is wrong."""
 
 import contextlib
 import io

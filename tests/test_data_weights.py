@@ -1,4 +1,4 @@
-"""Weights of rows: where they come from, what they are not, and which are refused."""
+"""Weights of rows: where they come from, that they are no features, and which are refused."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""docs/extending.md: its code runs, and what it says is held by a test exists."""
+"""docs/extending.md: its code runs, and the files and tests that it names exist."""
 
 import re
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Every block of code in the documentation is run, or says why not."""
+"""Every block of code in the documentation is run, or gives a reason why it is not."""
 
 import re
 

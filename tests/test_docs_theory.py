@@ -1,4 +1,4 @@
-"""docs/theory.md: its examples give what it says, and every function that it names is there."""
+"""docs/theory.md: its examples have the results that it states, and its functions exist."""
 
 import doctest
 import re

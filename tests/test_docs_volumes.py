@@ -1,4 +1,4 @@
-"""docs/volumes.md: every command and every line of Python in it runs; its table is the results'."""
+"""docs/volumes.md: every command and every line of Python runs; its table has our results."""
 
 import csv
 import re

@@ -1,8 +1,7 @@
-"""A newcomer types every block of README.md and of the pages, in a folder with data of their own.
+"""Run every block of README.md and of the pages like a newcomer, in a folder with own data.
 
-The lines are those of the pages. Presets train for one epoch here, and flags that cost time get
-small values; nothing else is changed. Runs that pages take for granted are made once, by the
-pages of the first steps.
+The lines are those of the pages, except that presets train for one epoch and flags that cost time
+get small values. Runs that pages assume to exist are made once, by the pages of the first steps.
 """
 
 import re

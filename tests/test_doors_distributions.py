@@ -1,4 +1,4 @@
-"""Medians, quantiles and distributions by every door: estimator, loaded model, command."""
+"""Medians, quantiles and distributions from the estimator, a loaded model and the command."""
 
 import copy
 from pathlib import Path

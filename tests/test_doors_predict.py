@@ -1,4 +1,4 @@
-"""One sample, one prediction: by the command, from Python, by the estimator and by ONNX."""
+"""The same prediction for a sample from the command, from Python, the estimator and ONNX."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Encoders for tables, and how preset best comes to the one that cuts columns into bins."""
+"""Encoders for tables, and when preset best takes the one that cuts columns into bins."""
 
 import dataclasses
 import math

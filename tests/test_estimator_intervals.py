@@ -1,4 +1,4 @@
-"""Intervals of the estimator: shapes, coverage, what they rest on, and refusals."""
+"""Intervals of the estimator: shapes, coverage, calibration rows and refusals."""
 
 import pickle
 from pathlib import Path

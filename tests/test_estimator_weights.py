@@ -1,4 +1,4 @@
-"""Weights at the doors of Python: sample_weight of the estimator, and what others are told."""
+"""Weights of rows in Python: sample_weight of the estimator, and advice for other names."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every script in docs/ and examples/ runs, and shows what it says it shows."""
+"""Every script in docs/ and examples/ runs, and prints what it promises."""
 
 import re
 import runpy

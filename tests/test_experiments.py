@@ -1,4 +1,4 @@
-"""Which trainings each table of the paper needs, and the numbers that the paper has for it."""
+"""The trainings that each table of the paper needs, and the numbers that the paper has for it."""
 
 from statistics import mean
 

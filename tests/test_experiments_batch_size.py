@@ -1,4 +1,4 @@
-"""The study of batch sizes: what its lines train, and the table and curve that it leaves."""
+"""The study of batch sizes: the trainings of its lines, and its table and curve."""
 
 import csv
 import dataclasses

@@ -1,4 +1,4 @@
-"""The command `rnc reproduce`: what it gives on, what it refuses, and what it prints."""
+"""The command `rnc reproduce`: flags that it passes on, refusals, and output."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""The study of the recipe: what its lines train, and how much they differ on the same samples."""
+"""The study of the recipe: the trainings of its lines, and their paired differences."""
 
 import csv
 import dataclasses

@@ -1,4 +1,4 @@
-"""Runs and encoders are found by what they are, trained once, and continued after a kill."""
+"""Runs and encoders are found by config and data, trained once, and continued after a kill."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What predictions rest on: the nearest training samples, at every door."""
+"""Explanations of predictions by the nearest training samples, in every interface."""
 
 import pickle
 import re

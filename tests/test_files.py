@@ -1,4 +1,4 @@
-"""Files are whole or not there, and none of them is a pickle."""
+"""Files are written completely or not at all, and none of them is a pickle."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Distributions of heads: quantiles against definitions, and that they never cross."""
+"""Distributions of heads: quantiles match the definitions and never cross."""
 
 import math
 from typing import Any

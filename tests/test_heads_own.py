@@ -1,6 +1,6 @@
-"""A head of the user's own with two outputs and an option, through everything a head goes through.
+"""A head of the user's own, with two outputs and an option, works wherever heads are used.
 
-It says how sure it is: u ~ N(m, s^2), with outputs m and log s. Its loss is the negative log
+It predicts its uncertainty: u ~ N(m, s^2), with outputs m and log s. Its loss is the negative log
 likelihood, and its option `least` bounds s from below.
 """
 

@@ -1,4 +1,4 @@
-"""rnc push and hf:// against a stand-in for the hub: what is sent, what comes back, what is not."""
+"""rnc push and hf:// with a stand-in for the hub: what is sent, fetched, and never published."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Which way a loss is computed, where a GPU is there and where its tools are not."""
+"""The choice of the backend of the loss: with a GPU, and without the tools that it needs."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""On a CUDA device: the numbers of the CPU, no waiting for the device, no large arrays kept."""
+"""On a CUDA device: the numbers of the CPU, without waiting for the device or large arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The range that the loss is exact in, against the definition with as many digits as it takes."""
+"""The range in which the loss is exact, by the definition in arbitrary precision."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""No baseline looks at the data in a training step, so none of them makes a GPU wait.
+"""No baseline reads values of the data in a training step, so none of them makes a GPU wait.
 
-Fake tensors have shapes and no values: a look at one, or a shape that depends on one, raises.
+Fake tensors have shapes but no values: reading a value, or a shape that depends on one, raises.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Intervals: how often they hold the truth, and what they are made of."""
+"""Bootstrap intervals: how often they hold the truth, and their definition."""
 
 import numpy as np
 import pytest

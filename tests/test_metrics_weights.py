@@ -1,4 +1,4 @@
-"""Weighted scores: equal to scikit-learn's, to repeated samples, and to plain ones where equal."""
+"""Weighted scores equal scikit-learn's, repeated samples, and plain ones for equal weights."""
 
 import math
 from typing import Any

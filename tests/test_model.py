@@ -1,4 +1,4 @@
-"""Regressor: the same predictions after a save, from samples as they come."""
+"""Regressor: predictions from raw samples, and the same ones after saving and loading."""
 
 import copy
 import dataclasses

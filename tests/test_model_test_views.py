@@ -1,4 +1,4 @@
-"""Test views: features are the mean over an image and its mirror image, wherever one predicts."""
+"""Test views: every way to predict takes the mean features of an image and its mirror image."""
 
 import dataclasses
 import json

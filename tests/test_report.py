@@ -1,4 +1,4 @@
-"""The report: what its figures show, what its page holds, and what it keeps out."""
+"""The report: its figures, the content of its page, and text that must not run as script."""
 
 import base64
 import hashlib

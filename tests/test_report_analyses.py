@@ -1,4 +1,4 @@
-"""Sections of a report that come from analyses, and how samples look."""
+"""Sections of a report that come from analyses, and pictures of samples."""
 
 import base64
 import json

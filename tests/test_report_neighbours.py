@@ -1,4 +1,4 @@
-"""What the worst errors rest on, in the run folder and in the report."""
+"""The nearest training samples of the worst errors, in the run folder and in the report."""
 
 import json
 from pathlib import Path

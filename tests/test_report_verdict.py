@@ -1,4 +1,4 @@
-"""The answer on top of a report: of one run, of several, and of several seeds."""
+"""The answer on top of a report: for one run, for several, and for several seeds."""
 
 import json
 

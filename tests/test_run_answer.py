@@ -1,4 +1,4 @@
-"""The line that ends `rnc fit`: the error, what it must beat, whether training was long enough."""
+"""The line that ends `rnc fit`: the error, the baselines, and whether training was long enough."""
 
 from pathlib import Path
 from typing import Any

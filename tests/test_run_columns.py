@@ -1,4 +1,4 @@
-"""The files and columns of a run folder have one owner; what is missing is said, not hidden."""
+"""Names of files and roles of columns in a run folder, and messages about missing parts."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Files of a run folder with other types than they should have end in a message that names them."""
+"""Files of a run folder with wrong types give an error that names the file."""
 
 import contextlib
 import json

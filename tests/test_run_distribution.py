@@ -1,4 +1,4 @@
-"""CRPS of the heads that have a distribution, beside closed forms."""
+"""CRPS of the heads that predict a distribution, against closed forms."""
 
 from pathlib import Path
 

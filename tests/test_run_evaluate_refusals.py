@@ -1,4 +1,4 @@
-"""What has no score, or cannot be evaluated: left out, or refused."""
+"""Scores that are not defined are left out; data that cannot be evaluated are refused."""
 
 import numpy as np
 import pytest

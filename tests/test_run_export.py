@@ -1,4 +1,4 @@
-"""The ONNX file, run by onnxruntime as someone without this package would."""
+"""The ONNX file, run by onnxruntime alone, as by someone without this package."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""A run on other labelled data, and the folder that is left."""
+"""Evaluating a run on other labelled data, and the folder that this writes."""
 
 import json
 import shutil

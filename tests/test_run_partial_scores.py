@@ -1,4 +1,4 @@
-"""Test rows whose targets are known in part: what they are scored by, and where it is written."""
+"""Test rows whose targets are known in part: their scores, and the files that have them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run keeps training samples to compare others with."""
+"""The training samples that a run keeps, to compare other samples with."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checkpoints with the names of the paper's released code: converted, run, lent, refused."""
+"""Checkpoints of the paper's code: converting them, using runs and encoders, and refusals."""
 
 import argparse
 import re

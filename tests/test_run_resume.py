@@ -1,4 +1,4 @@
-"""A run goes on from its folder alone, and to more epochs than it was started with."""
+"""A run is resumed from its folder alone, also for more epochs than it was started with."""
 
 from itertools import islice
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run goes on with the data and the defaults that it was started with, or says why not."""
+"""A run is resumed with its own data and defaults only; an error names what differs."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Names that a spreadsheet would run are text in CSV files, and come back as they were."""
+"""Names that a spreadsheet would run as formulas: written as text, and read back unchanged."""
 
 from pathlib import Path
 

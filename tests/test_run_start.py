@@ -1,4 +1,4 @@
-"""What would fail after training is told before it, and a folder that a kill left is usable."""
+"""Errors that would come after training are raised before it; a killed run leaves no obstacle."""
 
 from pathlib import Path
 

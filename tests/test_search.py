@@ -1,4 +1,4 @@
-"""A study in one process, most of it on a training that is written down rather than done."""
+"""A study in one process, mostly on a simulated training."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""rnc serve by the ASGI test client: what it answers, what it refuses, what it leaves alone."""
+"""rnc serve by the ASGI test client: answers, refusals and limits; requests reach no files."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""What a door imports: the words that a user waits for must not cost what they do not need."""
+"""Start-up: an import or a command loads no more modules than it needs."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Survival times from a known hazard: RnC beside a Cox model, and rules of pairs by definition."""
+"""Survival times from a known hazard: RnC, a Cox model, and rules of pairs by definition."""
 
 import importlib.util
 import itertools

@@ -1,4 +1,4 @@
-"""Trackers get every record once, end with the run, and never end it."""
+"""Trackers get every record once, are closed with the run, and never make it fail."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Recipes: what each scheme trains, keeps, leaves alone and refuses."""
+"""Recipes: what each scheme trains, keeps, leaves unchanged and refuses."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Features in a temporary file: the same heads as from memory, and what is never held at once."""
+"""Features in a temporary file: the same heads as from memory, with one block at a time."""
 
 import errno
 import io

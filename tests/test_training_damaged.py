@@ -1,4 +1,4 @@
-"""A damaged checkpoint costs a few epochs, and never the run or its result."""
+"""A damaged checkpoint costs a few epochs, but never the run or its result."""
 
 from itertools import islice
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An encoder that is given is taken as it is; only what comes after it is trained."""
+"""An encoder that is given stays unchanged; only what comes after it is trained."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Fine-tuning starts from a solved head, and its start is one of the weights that may remain."""
+"""Fine-tuning starts from a solved head, and keeps the start if no epoch is better."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Training on kept features of a frozen encoder: what is kept, what learns, what comes out."""
+"""Training on cached features of a frozen encoder: the cache, the training and the model."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Learning rates by depth: which parameter has which, and what training makes of them."""
+"""Learning rates by depth: the rate of each parameter, and their effect in training."""
 
 import pytest
 import timm

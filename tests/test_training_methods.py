@@ -1,4 +1,4 @@
-"""The methods that the paper compares with, trained through the recipes."""
+"""The methods that the paper compares with, trained by the recipes."""
 
 import dataclasses
 from pathlib import Path

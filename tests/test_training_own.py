@@ -1,4 +1,4 @@
-"""An objective that the caller brings: a function of features and targets."""
+"""An objective of the user's own: a function of features and targets."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""The queue and gradient caching: what they compute, what they keep, and whom they serve."""
+"""The queue and gradient caching: their results, their memory, and methods without them."""
 
 import dataclasses
 from collections.abc import Callable

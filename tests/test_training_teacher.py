@@ -1,4 +1,4 @@
-"""A teacher says what targets that are missing or known in part may be."""
+"""A teacher estimates targets that are missing or known in part."""
 
 import dataclasses
 from typing import Any

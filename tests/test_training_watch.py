@@ -1,4 +1,4 @@
-"""A look at an encoder now and then, while it is trained: shown, and used to prune."""
+"""Checks of an encoder during its training: shown to the user, and used to prune trials."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Weights of rows in training: in every loss, in what validation chooses, and who refuses them."""
+"""Weights of rows in training: in every loss, in validation, and methods that refuse them."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Volumes from arrays: training, small batches, and every door of a trained model."""
+"""Volumes from arrays: training, small batches, and every way to use a trained model."""
 
 import dataclasses
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Encoders that start from weights: files and folders of every make, and what is out of reach."""
+"""Encoders that start from weights: files and folders of all formats, and refusals."""
 
 import json
 import time
