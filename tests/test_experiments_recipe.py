@@ -191,7 +191,7 @@ def outcome(monkeypatch, table: Table, predicted: dict[str, list[np.ndarray]], *
         runs = tuple(PlannedRun(table, quick(seed=s, **fit)) for s in range(len(seeds)))
         finished = [Finished(run, Path(method)) for run in runs]
         outcomes.append(Outcome(Line(method, "", runs, {}), finished))
-        means = tuple(float(sample_errors(one).mean()) for one in finished)
+        means = tuple(float(sample_errors([one]).mean()) for one in finished)
         rows.append(Row(method, "", "angular error" if fit else "MAE", means))
     return with_differences("a")(rows, outcomes)
 

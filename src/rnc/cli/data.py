@@ -52,7 +52,11 @@ class DataFlags:
             metavar="TRAIN VAL TEST", help="shares of a random split; default: 0.7 0.1 0.2"
         ),
     ] = None
-    split_seed: Annotated[int, "seed of a random split"] = 0
+    split_seed: Annotated[int, "seed of a random split, or of folds"] = 0
+    fold: Annotated[
+        str | None,
+        typer.Option(metavar="K/N", help="test on fold K of N, such as 2/5 (cross-validation)"),
+    ] = None
     calibration_share: Annotated[
         float, "share of the training rows to set aside for calibrating intervals"
     ] = 0.0
@@ -105,18 +109,23 @@ class DataFlags:
 
 def read_source(flags: DataFlags, config: "FitConfig") -> tuple["Table", "DataSource"]:
     """The table, and the source that config.json keeps so that the data can be read again."""
+    source = source_of(flags)
+    table = source.read(config.image_size, **decoding_of(flags, config))
+    return table, source.decided(table)
+
+
+def decoding_of(flags: DataFlags, config: "FitConfig") -> dict[str, Any]:
+    """Arguments of `DataSource.read` that suit the encoder, which is checked first."""
     from rnc.encoders import check_encoder
     from rnc.run.from_weights import stored_pixels
 
-    source = source_of(flags)
     check_encoder(
         config.encoder,
         image_size=config.image_size,
         pretrained=config.pretrained,
         weights=config.weights,
     )
-    table = source.read(config.image_size, **stored_pixels(config, source.fit))
-    return table, source.decided(table)
+    return stored_pixels(config, flags.fit)
 
 
 def source_of(flags: DataFlags) -> "DataSource":
@@ -142,6 +151,7 @@ def source_of(flags: DataFlags) -> "DataSource":
         group_column=flags.group_column,
         fractions=flags.fractions,
         split_seed=flags.split_seed,
+        fold=flags.fold,
         calibration_share=flags.calibration_share,
         subgroup_columns=tuple(flags.subgroup_column or ()),
         weight_column=flags.weight_column,

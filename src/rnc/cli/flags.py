@@ -15,7 +15,7 @@ from typer.models import ArgumentInfo
 _LISTED = {
     "": "out target images preset scheme encoder epochs batch_size image_size seed device",
     "Data": """image_column feature_column exclude_column split_column group_column subgroup_column
-        weight_column fractions split_seed calibration_share decimal drop_missing unlabelled
+        weight_column fractions split_seed fold calibration_share decimal drop_missing unlabelled
         partial_labels upper_column event_column skip_bad fit channels root dataset_option""",
     "Method": """objective head head_options low high step label_distance period similarity
         temperature positives rnc_weight teacher teacher_margin contrast_temperature projection_size
@@ -37,6 +37,13 @@ Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)
 Run = Annotated[str, typer.Argument(help="a run folder, or hf://OWNER/NAME", show_default=False)]
 Images = Annotated[Path | None, "folder with the image or scan files that the data name"]
 Seeds = Annotated[int, typer.Option(min=1, help="train each method so many times")]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        help="cross-validate: train every method once per fold, and pool the errors of all rows",
+    ),
+]
 Track = Annotated[list[str] | None, "also log the training to tensorboard, mlflow or wandb"]
 SkipBad = Annotated[bool, "leave out broken images or scans"]
 Fields = TypeVar("Fields")

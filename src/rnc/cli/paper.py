@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rnc.cli.data import DataFlags, describe, read_source, source_of
-from rnc.cli.flags import DATA_FILES, Seeds, Track, take, typed_values
+from rnc.cli.data import DataFlags, decoding_of, describe, read_source, source_of
+from rnc.cli.flags import DATA_FILES, Folds, Seeds, Track, take, typed_values
 from rnc.cli.life import training_bar
 from rnc.cli.terminal import GOES_ON, console, friendly, stdout, typed_command
 
@@ -32,6 +32,7 @@ def compare(
     source: Annotated[str, typer.Argument(help=_SOURCES)] = _DIGITS,
     out: Annotated[Path, "folder for the runs and the table"] = Path("runs/compare"),
     seeds: Seeds = 3,
+    folds: Folds = None,
     method: Annotated[list[str] | None, "train only this method"] = None,
     preset: PresetFlag = "quick",
     end2end_lr: End2EndRate = None,
@@ -45,6 +46,7 @@ def compare(
         rnc compare
         rnc compare houses.csv --target price --seeds 5 --out runs/houses-compared
         rnc compare houses.csv --target price --method "RnC(L1)" --method C-Mixup
+        rnc compare houses.csv --target price --folds 5 --seeds 1
 
     It trains RnC, SupCon, SimCLR and DINO, each as a probe and with fine-tuning, and the regression
     methods end to end. All have the same encoder, learning rate and number of epochs. On the digits
@@ -62,7 +64,7 @@ def compare(
         fit = _fit_fields(context, {**options, "preset": preset})
         config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
         rows = compare(
-            _read(take({**options, "source": source}, DataFlags), config),
+            _read(take({**options, "source": source}, DataFlags), config, folds),
             out,
             methods=methods,
             seeds=seeds,
@@ -118,6 +120,7 @@ def reproduce(
             "(std: 3)",
         ),
     ] = None,
+    folds: Folds = None,
     method: Annotated[list[str] | None, "train only this method of the table"] = None,
     tune: Annotated[
         bool, "first tune learning rate, weight decay and temperature of each method on validation"
@@ -148,6 +151,7 @@ def reproduce(
         rnc reproduce main --data agedb --root data --preset paper --out runs/agedb
         rnc reproduce all --data houses.csv --target price --nuisance town
         rnc reproduce recipe --data houses.csv --target price --out studies/houses
+        rnc reproduce recipe --data houses.csv --target price --folds 5 --seeds 1
         rnc reproduce sota --data agedb --root data --preset paper --tune --out runs/agedb
 
     Finished runs are not trained again, even if they were trained for another table.
@@ -164,7 +168,8 @@ def reproduce(
         config = FitConfig(**{"preset": preset, **without_line_fields(fit)})
         flags = take({**options, "source": source}, DataFlags)
         second = None if other is None else _second_flags(flags, other, other_root, other_option)
-        data = _read(_with_subgroup(flags, nuisance), config, has_other=other is not None)
+        flags = _with_subgroup(flags, nuisance)
+        data = _read(flags, config, folds, has_other=other is not None)
         if nuisance is not None:
             data = dataclasses.replace(data, nuisance=nuisance)
         data = dataclasses.replace(data, nuisance_values=tuple(nuisance_value or ()))
@@ -215,8 +220,10 @@ def _fit_fields(context: typer.Context, options: dict[str, Any]) -> dict[str, An
     return fit
 
 
-def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> "Data":
-    """The data that the flags name.
+def _read(
+    flags: DataFlags, config: "FitConfig", folds: int | None = None, *, has_other: bool = False
+) -> "Data":
+    """The data that the flags name, divided into folds for a cross-validation.
 
     With `has_other`, flags for columns may be meant for a second file, so a dataset ignores them.
     """
@@ -229,7 +236,7 @@ def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> 
                 "The digits of the demo have their own columns: leave out the flags for data, or "
                 "name a file with --data (reproduce) or as the first argument (compare)."
             )
-        return Data.of_digits()
+        return Data.of_digits(folds or 0)
     if has_other and flags.source in DATASETS:
         flags = DataFlags(
             flags.source,
@@ -237,11 +244,18 @@ def _read(flags: DataFlags, config: "FitConfig", *, has_other: bool = False) -> 
             dataset_option=flags.dataset_option,
             skip_bad=flags.skip_bad,
         )
-    table, source = read_source(flags, config)
-    describe(table)
-    if table.skipped:
-        console.print(f"{len(table.skipped)} rows skipped, such as {table.skipped[0].name}")
-    return Data.of_source(table, source)
+    if folds is None:
+        data = Data.of_source(*read_source(flags, config))
+    elif flags.fold is not None:
+        raise ValueError(f"--folds {folds} trains all folds, --fold {flags.fold} one. Use one.")
+    else:
+        data = Data.of_folds(
+            source_of(flags), folds, config.image_size, **decoding_of(flags, config)
+        )
+    describe(data.table)
+    if skipped := data.table.skipped:
+        console.print(f"{len(skipped)} rows skipped, such as {skipped[0].name}")
+    return data
 
 
 def _second_flags(

@@ -154,7 +154,7 @@ def _found(cache: Path, old: "_Cache | None", stamps: list[Stamp]) -> Decoded | 
 def _made(
     cache: Path, old: "_Cache | None", stamps: list[Stamp], form: StoredForm, progress: bool
 ) -> Decoded:
-    """Decode the files that are not in the old cache, write the new cache, and return its content."""
+    """Decode files that are not in the old cache, write the new cache, and return its content."""
     needed = len(stamps) * form.nbytes
     try:
         if cache.parent == default_cache():  # the user manages any other folder

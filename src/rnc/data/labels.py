@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rnc.data.columns import as_text, nested
 from rnc.data.errors import DataError, first_few
+from rnc.data.folds import fold_split
 from rnc.data.inputs import Skipped
 from rnc.data.names import NumberedRows, names_of_rows
 from rnc.data.row_weights import WEIGHT, check_weights, read_weights
@@ -172,6 +173,7 @@ def read_labels(
     drop_missing: bool = False,
     fractions: Sequence[float] | None = None,
     split_seed: int = 0,
+    fold: str | None = None,
     calibration_share: float = 0.0,
     fitted: bool = False,
 ) -> tuple[LabelColumns, NDArray[np.bool_]]:
@@ -194,10 +196,10 @@ def read_labels(
         frame, y = frame[usable], y[usable]
     group = read_group(frame, roles.group, place)
     if roles.split is not None:
-        if not fitted and (fractions is not None or split_seed != 0):
+        if not fitted and (fractions is not None or split_seed != 0 or fold is not None):
             raise DataError(
-                f"{place}: fractions and split_seed are for a split that is drawn; the column "
-                f"{roles.split!r} gives one. Leave them out, or add --split-column none "
+                f"{place}: fractions, split_seed and folds are for a split that is drawn; the "
+                f"column {roles.split!r} gives one. Leave them out, or add --split-column none "
                 "(split_column='none')."
             )
         words, needed = frame[roles.split].tolist(), () if fitted else SPLITS
@@ -207,9 +209,8 @@ def read_labels(
     elif fitted:
         split = np.full(len(y), "test")
     else:
-        shares = FRACTIONS if fractions is None else fractions
         try:
-            split = make_split(y, ids, group=group, fractions=shares, seed=split_seed)
+            split = _drawn_split(y, ids, group, fractions, fold, split_seed)
         except DataError as error:
             raise DataError(f"{place}: {error}") from error
     if not fitted:
@@ -227,6 +228,26 @@ def read_labels(
         check_weights(weight, split, roles.weight, place)
     left_out = (*skipped, *dropped)
     return LabelColumns(y, roles.targets, split, ids, subgroup, left_out, group, weight), usable
+
+
+def _drawn_split(
+    y: NDArray[np.float64],
+    names: NDArray[np.str_] | NumberedRows,
+    group: NDArray[Any] | None,
+    fractions: Sequence[float] | None,
+    fold: str | None,
+    seed: int,
+) -> NDArray[np.str_]:
+    """A split that is drawn: by shares, or for one fold of a cross-validation."""
+    if fold is None:
+        shares = FRACTIONS if fractions is None else fractions
+        return make_split(y, names, group=group, fractions=shares, seed=seed)
+    if fractions is not None:
+        raise DataError(
+            f"fold {fold} and fractions {tuple(fractions)} both set the shares of the splits. Use "
+            "one of them."
+        )
+    return fold_split(fold, y, names, group=group, seed=seed)
 
 
 def _check_spread(y: NDArray[np.float64], names: Sequence[str], place: str) -> None:

@@ -44,7 +44,27 @@ def is_image_folder(folder: Path) -> bool:
     return folder.is_dir() and bool(_tables(folder))
 
 
-def names_pictures(source: Path, frame: pd.DataFrame) -> bool:
+def names_images(
+    images: str | Path | None,
+    image_column: str,
+    preprocessing: dict[str, Any] | None,
+    path: Path,
+    frame: pd.DataFrame,
+) -> bool:
+    """Whether rows name images: the user or the fitted model asks for it, or the layout tells."""
+    asked = images is not None or image_column != "auto"
+    asked = asked or _shows_pictures(path, frame)
+    if preprocessing is None:
+        return asked
+    if asked and "columns" in preprocessing:
+        raise DataError(
+            "The model was trained on the columns of a table, not on images. Leave out --images "
+            "(images=) and --image-column (image_column=)."
+        )
+    return "columns" not in preprocessing
+
+
+def _shows_pictures(source: Path, frame: pd.DataFrame) -> bool:
     """Whether the layout of a source shows that its rows are pictures."""
     return is_image_folder(source) or bool(picture_columns(frame))
 

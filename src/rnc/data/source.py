@@ -19,6 +19,7 @@ from rnc.data.table import Table, read_table
 
 _OF_COPIES = ("source", "dataset", "dataset_options", "target", "calibration_share")
 _LEFT_OUT = (
+    "fold",
     "calibration_share",
     "unlabelled",
     "partial_labels",
@@ -52,6 +53,7 @@ class DataSource:
     weight_column: str | None = None
     fractions: tuple[float, ...] | None = None
     split_seed: int = 0
+    fold: str | None = None
     calibration_share: float = 0.0
     decimal: str | None = None
     drop_missing: bool = False

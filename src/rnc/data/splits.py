@@ -70,12 +70,27 @@ def make_split(
     [70, 10, 20]
     """
     shares = _checked_fractions(fractions)
+    return np.array(SPLITS)[share_out(y, names, shares, group=group, seed=seed)]
+
+
+def share_out(
+    y: NDArray[np.float64],
+    names: Sequence[Any] | NDArray[Any] | NumberedRows | None,
+    shares: NDArray[np.float64],
+    *,
+    group: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """The part of every row, 0 to k - 1, for k shares that add up to 1: (n, t), (k,) -> (n,).
+
+    The other arguments are those of `make_split`.
+    """
     if not isinstance(seed, int | np.integer):
         raise DataError(f"The seed of a split must be a whole number; got {seed!r}.")
     draws = _draws(names if names is not None else range(len(y)), seed)
-    groups, parts = np.arange(len(y)), np.arange(0)
+    groups, group_of = np.arange(len(y)), np.arange(0)
     if group is not None:
-        groups, parts = np.unique(np.asarray(group).astype(str), return_inverse=True)
+        groups, group_of = np.unique(np.asarray(group).astype(str), return_inverse=True)
     needed, found = int((shares > 0).sum()), len(groups)
     if found < needed:
         unit = "rows" if group is None else "groups"
@@ -86,7 +101,7 @@ def make_split(
     order = np.lexsort((draws, _ordering(y)))
     if group is None:
         return _by_row(order, draws, shares)
-    return _by_group(order, parts, _draws(groups, seed), shares)
+    return _by_group(order, group_of, _draws(groups, seed), shares)
 
 
 def take_calibration(
@@ -149,31 +164,34 @@ def take_calibration(
 
 def _by_row(
     order: NDArray[Any], draws: NDArray[np.uint64], shares: NDArray[np.float64]
-) -> NDArray[np.str_]:
+) -> NDArray[np.int64]:
     """Share out bins of rows with similar targets, each in a random order."""
     n = len(order)
     bins = np.empty(n, int)
-    # The largest number of bins that each get a row of the smallest split.
+    # The largest number of bins that each get a row of the smallest part.
     count = int(np.clip(n * shares[shares > 0].min(), 1, _MOST_BINS))
     bins[order] = np.arange(n) * count // n
     counts = _counts(n, shares)
-    labels = np.repeat(np.arange(3), counts)
-    # The labels of each split lie evenly along 0..1, so every bin gets its share of each split.
+    labels = np.repeat(np.arange(len(shares)), counts)
+    # The labels of each part lie evenly along 0..1, so every bin gets its share of each part.
     along = np.concatenate([(np.arange(k) + 0.5) / k for k in counts if k])
-    split = np.empty(n, int)
-    split[np.lexsort((draws, bins))] = labels[np.argsort(along, kind="stable")]
-    return np.array(SPLITS)[split]
+    part = np.empty(n, int)
+    part[np.lexsort((draws, bins))] = labels[np.argsort(along, kind="stable")]
+    return part
 
 
 def _by_group(
-    order: NDArray[Any], parts: NDArray[Any], draws: NDArray[np.uint64], shares: NDArray[np.float64]
-) -> NDArray[np.str_]:
-    """Give each group, large ones first, to the split whose bins need it most."""
+    order: NDArray[Any],
+    group_of: NDArray[Any],
+    draws: NDArray[np.uint64],
+    shares: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Give each group, large ones first, to the part whose bins need it most."""
     n, n_groups = len(order), len(draws)
     bins = np.empty(n, int)
     bins[order] = np.arange(n) * _GROUP_BINS // n
     held = np.zeros((n_groups, _GROUP_BINS))
-    np.add.at(held, (parts, bins), 1)
+    np.add.at(held, (group_of, bins), 1)
     used = np.flatnonzero(shares)
     due = shares[used, None] * held.sum(axis=0)
     given = np.zeros_like(due)
@@ -183,13 +201,13 @@ def _by_group(
     for done, g in enumerate(np.lexsort((draws, -size))):
         excess = ((2 * (given - due) + held[g]) * held[g]).sum(axis=1) / shares[used]
         empty = given.sum(axis=1) == 0
-        if n_groups - done <= empty.sum():  # only as many groups left as empty splits
+        if n_groups - done <= empty.sum():  # only as many groups left as empty parts
             excess[~empty] = np.inf
         choice = int(excess.argmin())
         given[choice] += held[g]
         owner[g] = used[choice]
-    split: NDArray[np.str_] = np.array(SPLITS)[owner[parts]]
-    return split
+    part: NDArray[np.int64] = owner[group_of]
+    return part
 
 
 def _ordering(y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,7 +227,7 @@ def _draws(names: Sequence[Any] | NDArray[Any] | NumberedRows, seed: int) -> NDA
 
 
 def _counts(n: int, shares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The number of rows of each split, by its share of n; at least one unless the share is 0."""
+    """The number of rows of each part, by its share of n; at least one unless the share is 0."""
     counts = np.maximum(np.floor(n * shares), shares > 0).astype(np.int64)
     while counts.sum() < n:
         counts[np.argmax(n * shares - counts)] += 1

@@ -31,7 +31,7 @@ from rnc.data.numerals import check_disguised
 from rnc.data.opened import OpenedData, columns_frame, open_data
 from rnc.data.originals import gap_cells, kept_originals
 from rnc.data.partial_labels import Unlabelled, label_reader
-from rnc.data.shards import names_pictures
+from rnc.data.shards import names_images
 from rnc.data.splits import ALL_SPLITS, PARTIAL, check_filled, check_shares
 from rnc.data.unseen import unseen_categories
 
@@ -138,6 +138,7 @@ def read_table(
     weight_column: str | None = None,
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
+    fold: str | None = None,
     calibration_share: float = 0.0,
     decimal: str | None = None,
     drop_missing: bool = False,
@@ -185,6 +186,7 @@ def read_table(
             a feature. None takes the array "weight" of an .npz file.
         split_seed: seed of the split.
         fractions: shares of train, val and test in a seeded split; 0.7, 0.1 and 0.2 by default.
+        fold: "2/5" tests on the second of five folds instead; see `rnc.data.folds`.
         calibration_share: share of the training rows that is set aside to calibrate intervals.
         decimal: the decimal sign of numbers that are texts, "," or "."; inferred by default.
         drop_missing: leave out rows without a target, instead of raising.
@@ -221,7 +223,7 @@ def read_table(
     subgroup, of_ends = tuple(subgroup_columns), (several(upper_column), several(event_column))
     asked = ColumnRoles(targets, split_column, group_column, subgroup, weight_column, *of_ends)
     roles = find_columns(frame, asked, place, arrays=x is not None)
-    if x is None and _names_images(images, image_column, preprocessing, path, frame):
+    if x is None and names_images(images, image_column, preprocessing, path, frame):
         folder = sources.folder_of(path) if images is None else Path(images)
         x = ImageRows.of(frame, image_column, roles.reserved(), folder, place)
     left_out, asked_for = None, (feature_columns, exclude_columns)
@@ -240,6 +242,7 @@ def read_table(
         names=x.names if isinstance(x, ImageRows) else None,
         fractions=fractions,
         split_seed=split_seed,
+        fold=fold,
         calibration_share=calibration_share,
         fitted=fitted,
     )
@@ -267,6 +270,7 @@ def table_from_arrays(
     weight: Sequence[float] | NDArray[Any] | None = None,
     split_seed: int = 0,
     fractions: Sequence[float] | None = None,
+    fold: str | None = None,
     calibration_share: float = 0.0,
     drop_missing: bool = False,
     unlabelled: Unlabelled | None = None,
@@ -289,6 +293,7 @@ def table_from_arrays(
         weight: the weight of each row, at least 0.
         split_seed: seed of the split.
         fractions: as for `read_table`; a share may be 0.
+        fold: as for `read_table`.
         calibration_share: as for `read_table`.
         drop_missing: leave out rows without a target, instead of raising.
         unlabelled: as for `read_table`.
@@ -324,6 +329,7 @@ def table_from_arrays(
         place,
         fractions=fractions,
         split_seed=split_seed,
+        fold=fold,
         calibration_share=calibration_share,
     )
     return _prepared(x if usable.all() else x[usable], labels, None, place)
@@ -378,23 +384,3 @@ def _prepared(
         known["gap_cells"] = gap_cells(raw, preprocessing)
         known["raw"] = kept_originals(raw, preprocessing, labels.split)
     return Table(x, kind=kind, preprocessing=preprocessing, notes=notes, **known, **vars(labels))
-
-
-def _names_images(
-    images: str | Path | None,
-    image_column: str,
-    preprocessing: dict[str, Any] | None,
-    path: Path,
-    frame: pd.DataFrame,
-) -> bool:
-    """Whether rows name images: the user or the fitted model asks for it, or the layout tells."""
-    asked = images is not None or image_column != "auto"
-    asked = asked or names_pictures(path, frame)
-    if preprocessing is None:
-        return asked
-    if asked and "columns" in preprocessing:
-        raise DataError(
-            "The model was trained on the columns of a table, not on images. Leave out --images "
-            "(images=) and --image-column (image_column=)."
-        )
-    return "columns" not in preprocessing

@@ -19,7 +19,9 @@ from rnc.data.archive import read_npz
 from rnc.data.datasets.registry import find_dataset
 from rnc.data.demo import balls_table, digits_table
 from rnc.data.errors import DataError, first_few
+from rnc.data.folds import all_folds, fold_split
 from rnc.data.numerals import Cells
+from rnc.data.opened import open_data
 from rnc.data.source import DataSource
 from rnc.data.sources import ARRAYS, existing, read_frame
 from rnc.data.splits import FRACTIONS, holds_splits, make_split
@@ -54,6 +56,8 @@ class Data:
     """The same samples as larger images, if the images of the table are too small to corrupt."""
     source: DataSource | None = None
     """Where and how the table was read, for config.json of the runs."""
+    folds: Mapping[str, Table] = field(default_factory=dict)
+    """The tables of a cross-validation, by the names of their folds; `table` is the first one."""
 
     @classmethod
     def of_table(cls, table: Table, name: str = "own", **more: Any) -> "Data":
@@ -72,17 +76,51 @@ class Data:
         return cls(name, table, fit=fit, nuisance=_NUISANCE.get(name), source=source)
 
     @classmethod
-    def of_digits(cls) -> "Data":
+    def of_folds(
+        cls, source: DataSource, count: int, image_size: int = 224, **decoding: Any
+    ) -> "Data":
+        """Data for a cross-validation: a file that is read once for each fold.
+
+        So the preprocessing of each fold is learned from its own training rows.
+
+        Args:
+            source: the file.
+            count: number of folds.
+            image_size: side of the images for the encoder, in pixels.
+            decoding: further arguments of `DataSource.read`.
+        """
+        if source.is_copy:
+            raise DataError(
+                f"Folds are for files and the digits; {source.dataset} has splits of its own. "
+                "Leave out the folds, or name a file."
+            )
+        sources = [dataclasses.replace(source, fold=fold) for fold in all_folds(count)]
+        opened = open_data(source.source, decimal=source.decimal, progress=True)
+        tables = [one.read(image_size, opened=opened, **decoding) for one in sources]
+        data = cls.of_source(tables[0], sources[0].decided(tables[0]))
+        folds = {str(one.fold): table for one, table in zip(sources, tables, strict=True)}
+        return dataclasses.replace(data, folds=folds)
+
+    @classmethod
+    def of_digits(cls, folds: int = 0) -> "Data":
         """The data of the demo: real digits; the angle is the target, the digit is the nuisance.
 
         Crops and mirror images would change how an angle looks, so views differ in brightness and
         contrast only.
+
+        Args:
+            folds: number of folds for a cross-validation; 0: none.
         """
         table = digits_table(side=DIGIT_SIDE)
         low = np.asarray(table.subgroup["digit"]) < 5
+        tables = {
+            fold: dataclasses.replace(table, split=fold_split(fold, table.y, table.names))
+            for fold in (all_folds(folds) if folds else ())
+        }
         return cls(
             DIGITS,
-            table,
+            next(iter(tables.values()), table),
+            folds=tables,
             fit={"encoder": "small-cnn", "batch_size": 64, "image_size": DIGIT_SIDE}
             | {"crop": False, "flip": False, "grayscale": False},
             quick={"lr": 2e-3, "epochs": 12},

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rnc.experiments.plan import Derive, Finished, Outcome, Row
 from rnc.experiments.published import ANGULAR, MAE
+from rnc.experiments.seeds import by_seed, tested_weights
 from rnc.metrics import Columns, angular_error
 from rnc.metrics.bootstrap import Interval, repeated_interval
 from rnc.run.predictions import Predictions
@@ -30,7 +31,7 @@ def with_differences(baseline: str) -> Derive:
     """
 
     def derive(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> list[Row]:
-        errors = {(o.line.method, o.line.setting): _by_seed(o.finished) for o in outcomes}
+        errors = {(o.line.method, o.line.setting): _errors_of_seeds(o.finished) for o in outcomes}
         groups = _groups(outcomes)
         complete = []
         for row in rows:
@@ -47,36 +48,45 @@ def with_differences(baseline: str) -> Derive:
     return derive
 
 
-def sample_errors(finished: Finished) -> Columns:
-    """The error of every test sample, (n,); their mean is `scores.error`.
+def sample_errors(runs: Sequence[Finished]) -> Columns:
+    """The error of every test sample of the runs of one seed, (n,); their mean is the error.
 
-    If samples have weights, it is the error times the weight, divided by the mean weight.
+    The test samples of folds follow each other. If samples have weights, it is the error times the
+    weight, divided by the mean weight.
     """
+    errors = np.concatenate([_errors(one) for one in runs])
+    weights = np.concatenate([tested_weights(one) for one in runs])
+    return np.asarray(errors * (weights / weights.mean()))
+
+
+def _errors(finished: Finished) -> Columns:
+    """The error of every test sample of a run, (n,)."""
     predictions = _predictions(finished)
     if finished.planned.config.label_distance != "angular":
-        errors = np.asarray(predictions.errors.mean(axis=1))
-    else:
-        pairs = zip(predictions.predicted, predictions.truth, strict=True)
-        errors = np.array([angular_error(guess[None], true[None]) for guess, true in pairs])
-    weights = predictions.weights
-    return errors if weights is None else errors * (weights / weights.mean())
+        return np.asarray(predictions.errors.mean(axis=1))
+    pairs = zip(predictions.predicted, predictions.truth, strict=True)
+    return np.array([angular_error(guess[None], true[None]) for guess, true in pairs])
 
 
 def _predictions(finished: Finished) -> Predictions:
     return finished.run.predictions
 
 
-def _by_seed(finished: Sequence[Finished]) -> dict[int, Columns]:
-    return {one.planned.config.seed: sample_errors(one) for one in finished}
+def _errors_of_seeds(finished: Sequence[Finished]) -> dict[int, Columns]:
+    return {seed: sample_errors(runs) for seed, runs in by_seed(finished).items()}
 
 
 def _groups(outcomes: Sequence[Outcome]) -> NDArray[Any] | None:
-    """The group of every test sample, (n,), which is the same for all runs; None without groups."""
-    tables = [one.planned.table for outcome in outcomes for one in outcome.finished]
-    if not tables or tables[0].group is None:
-        return None
-    group: NDArray[Any] = tables[0].group[tables[0].rows("test")]
-    return group
+    """The group of every test sample, (n,), in the order of `sample_errors`; None without groups.
+
+    The test samples are the same for all seeds and methods.
+    """
+    for outcome in outcomes:
+        for runs in by_seed(outcome.finished).values():
+            tables = [one.planned.table for one in runs]
+            parts = [t.group[t.rows("test")] for t in tables if t.group is not None]
+            return np.concatenate(parts) if parts else None
+    return None
 
 
 def _interval(errors: Mapping[int, Columns], groups: NDArray[Any] | None) -> Interval | None:

@@ -91,6 +91,11 @@ you mean 'main'?
     names = result_names(name)
     check_map_method(map_method)
     chosen = chosen_data(data)
+    if tune is not None and chosen.folds:
+        raise ValueError(
+            "Tuning chooses options on validation rows of one split, which are test rows of other "
+            "folds. Tune without folds, or pass the options to a cross-validation."
+        )
     if name in OWN_PRESETS and "preset" in (fit or {}):
         raise ValueError(f"The lines of {name} have presets of their own: leave out --preset.")
     given = dict(fit or {}) | ({} if epochs is None else {"epochs": epochs})

@@ -57,11 +57,15 @@ def reduced_data(setting: Setting) -> Plan:
         sizes = [n for n in IMDB_SIZES if n <= rows]
     lines: list[Line] = []
     for n in sizes:
-        part = partial(with_size, table, n)
-        lines += l1_and_rnc(setting, None, f"{n:,} training rows", table=part)
+        part = partial(_of_size, n)
+        lines += l1_and_rnc(setting, None, f"{n:,} training rows", part=part)
     about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
     plan = Plan("Fewer training rows", about, lines, picture="sizes")
     return dataclasses.replace(plan, derive=with_differences("L1")) if is_best else plan
+
+
+def _of_size(n: int, table: Table, seed: int) -> Table:
+    return with_size(table, n, seed)
 
 
 def spurious(setting: Setting) -> Plan:

@@ -22,7 +22,7 @@ from rnc.experiments.data import Data
 from rnc.heads.registry import HEADS
 from rnc.methods.objective import PairLoss
 from rnc.metrics.bootstrap import Interval
-from rnc.run.folder import RunFolder
+from rnc.run.folder import DoesNotApply, RunFolder
 from rnc.training.balance import chosen_oversample
 
 HEAD_FIELDS = (
@@ -82,6 +82,14 @@ class PlannedRun:
     """The source of its encoder: another planned run, or a run folder; None: train one."""
     own: OwnObjective | None = None
     """For config.objective "own": the loss that trains the encoder."""
+    fold: str | None = None
+    """The fold of a cross-validation that the table is split for, such as "2/5"."""
+
+    @property
+    def label(self) -> str:
+        """Words that tell the runs of a line apart."""
+        seed = f"seed {self.config.seed}"
+        return seed if self.fold is None else f"{seed}, fold {self.fold}"
 
 
 class Finished(NamedTuple):
@@ -106,7 +114,7 @@ class Line:
     method: str
     setting: str
     runs: tuple[PlannedRun, ...]
-    """One per seed."""
+    """One per seed; in a cross-validation, one per seed and fold."""
     scores: Mapping[str, Score]
     chosen: tuple[Chosen, ...] = ()
     """The values that validation chose for its runs, if the plan was tuned."""
@@ -126,7 +134,7 @@ class Row(NamedTuple):
     setting: str
     score: str
     values: tuple[float, ...]
-    """One per seed; fewer if a training diverged."""
+    """One per seed, the mean over its folds; fewer if a training diverged."""
     paper: float | None = None
     paper_sd: float | None = None
     interval: Interval | None = None
@@ -197,31 +205,46 @@ class Setting:
         self,
         *,
         table: Callable[[int], Table] | None = None,
+        part: Callable[[Table, int], Table] | None = None,
         start: Sequence[PlannedRun] | None = None,
         own: OwnObjective | None = None,
         **changes: Any,
     ) -> tuple[PlannedRun, ...]:
-        """A run for every seed.
+        """A run for every seed; in a cross-validation, for every seed and fold.
 
         Args:
-            table: gives the data for a seed; by default all seeds have the same data.
+            table: gives other data for a seed. They have no folds.
+            part: gives a part of the data for a seed, such as fewer training rows.
             start: for every seed, the run that provides the encoder.
             own: an objective of the caller's own.
             changes: fields of FitConfig that differ from the common config.
         """
         if own is not None:
             changes = {**changes, "objective": "own"}
-        planned = []
-        for i in range(self.seeds):
-            seed = self.base.seed + i
-            data = self.data.table if table is None else table(seed)
-            config = dataclasses.replace(self.base, **{"seed": seed, **changes})
-            config = dataclasses.replace(config, **fields_of_line(config, self.given))
-            if config.scheme in ("end2end", "two-stage", "regularize") and self.end2end_lr:
-                config = dataclasses.replace(config, lr=self.end2end_lr)
-            first = None if start is None else start[i]
-            planned.append(PlannedRun(data, canonical(config, data), first, own))
+        planned: list[PlannedRun] = []
+        for seed in range(self.base.seed, self.base.seed + self.seeds):
+            for fold, whole in self._tables(table, seed):
+                data = whole if part is None else part(whole, seed)
+                config = dataclasses.replace(self.base, **{"seed": seed, **changes})
+                config = dataclasses.replace(config, **fields_of_line(config, self.given))
+                if config.scheme in ("end2end", "two-stage", "regularize") and self.end2end_lr:
+                    config = dataclasses.replace(config, lr=self.end2end_lr)
+                first = None if start is None else start[len(planned)]
+                planned.append(PlannedRun(data, canonical(config, data), first, own, fold))
         return tuple(planned)
+
+    def _tables(
+        self, table: Callable[[int], Table] | None, seed: int
+    ) -> Sequence[tuple[str | None, Table]]:
+        """The folds and data of the runs with a seed; the fold is None without folds."""
+        if not self.data.folds:
+            return [(None, self.data.table if table is None else table(seed))]
+        if table is not None:
+            raise DoesNotApply(
+                "This result has test rows of its own, which a cross-validation would change. "
+                "Leave out the folds."
+            )
+        return [*self.data.folds.items()]
 
     def end2end(self, **changes: Any) -> tuple[PlannedRun, ...]:
         """Runs that train encoder and head by the head's loss."""

@@ -16,6 +16,7 @@ from rnc.experiments.data import DIGITS, Data
 from rnc.experiments.plan import Finished, Line, Outcome, Plan, PlannedRun, Row, Setting
 from rnc.experiments.published import Published, RowKey, published
 from rnc.experiments.scores import has_collapsed
+from rnc.experiments.seeds import by_seed, over_folds
 from rnc.experiments.store import Store
 from rnc.experiments.write import section, write_csv
 from rnc.files import CONFIG_FILE, write_json, write_text
@@ -47,6 +48,7 @@ def run_plan(
     words = str(cost) if plan.lines else "nothing to train"
     own_split = setting.data.own_split
     data = f"{setting.data.name}, split {own_split}" if own_split else setting.data.name
+    data += f", {len(setting.data.folds)} folds" if setting.data.folds else ""
     say(f"{name} on {data}: {words}.")
     paper = {} if own_split else published(name, setting.data.name)
     watch = Watch(cost, show, say)
@@ -57,7 +59,7 @@ def run_plan(
             finished = _finish(line, store, watch, say)
             outcomes.append(Outcome(line, finished))
             for score, compute in line.scores.items():
-                values = tuple(compute(run) for run in finished)
+                values = tuple(over_folds(compute, runs) for runs in by_seed(finished).values())
                 missing = np.isnan(values).any() and any(map(has_collapsed, finished))
                 note = COLLAPSED if missing else ""
                 rows.append(Row(line.method, line.setting, score, values, note=note))
@@ -108,18 +110,17 @@ def _finish(line: Line, store: Store, watch: "Watch", say: Say) -> list[Finished
     """The finished runs of a line. A training that diverges is left out, and `say` is told."""
     finished = []
     for run in line.runs:
-        seed = f"seed {run.config.seed}"
         if not store.is_finished(run):
             label = f"{line.method} {line.setting}".strip()
-            say(f"  {label}, {seed}")
+            say(f"  {label}, {run.label}")
             watch.start(run)
-            PULSE.label = f"{label} {seed}"
+            PULSE.label = f"{label} {run.label}"
         try:
             folder = store.finish(run, watch, name=line.method)
             _note_choice(folder, line)
             finished.append(Finished(run, folder))
         except FloatingPointError as error:
-            say(f"  {line.method}, {seed}, left out: {error}")
+            say(f"  {line.method}, {run.label}, left out: {error}")
     return finished
 
 
@@ -171,7 +172,9 @@ def _report(name: str, plan: Plan, outcomes: Sequence[Outcome], store: Store, sa
                 analyse(finished[0].run, analysis, options)
             except DoesNotApply as error:  # for example, no map of equal features
                 say(f"  {line.method}: {analysis} left out: {error}")
-    folders = [one.folder for outcome in outcomes for one in outcome.finished]
+    every = [one for outcome in outcomes for one in outcome.finished]
+    first = every[0].planned.fold if every else None  # a report needs runs with equal test rows
+    folders = [one.folder for one in every if one.planned.fold == first]
     return write_report(folders, store.out / (plan.report or f"{name}.html"))
 
 

@@ -95,7 +95,7 @@ def trains_encoder(run: PlannedRun) -> bool:
 def end2end_of(run: PlannedRun) -> PlannedRun:
     """The first stage of scheme two-stage as a run of its own."""
     config = dataclasses.replace(run.config, scheme="end2end")
-    return PlannedRun(run.table, canonical(config, run.table))
+    return PlannedRun(run.table, canonical(config, run.table), fold=run.fold)
 
 
 _FIRST_FIELDS = (
@@ -212,7 +212,7 @@ class Store:
             run.table,
             run.config,
             folder,
-            data=self.source,
+            data=self._source_of(run),
             command=self.command,
             name=name,
             resume=resumed,
@@ -223,6 +223,12 @@ class Store:
         )
         for record in tracked(epochs, folder, self.track, resume=resumed, earlier=records):
             show(record)
+
+    def _source_of(self, run: PlannedRun) -> DataSource | None:
+        """Where and how the data of a run were read."""
+        if self.source is None or run.fold is None:
+            return self.source
+        return dataclasses.replace(self.source, fold=run.fold)
 
     def delete(self, run: PlannedRun, *, encoder: bool) -> None:
         """Delete the folder of a planned run, and with `encoder` also the encoder it shares."""
