@@ -168,6 +168,21 @@ def test_trials_above_the_median_are_pruned(tmp_path, written):
     assert {trial.state for trial in kept} == {"complete"}
 
 
+def test_trials_that_are_checked_ten_times_are_pruned(tmp_path, monkeypatch):
+    seen = []
+
+    def train(model, table, config, folder=None):  # end to end, with averaged weights
+        for epoch in range(1, 101):
+            seen.append((config.lr, epoch))
+            yield record("end2end", epoch, 100, config.lr if epoch % 10 == 0 else None)
+
+    monkeypatch.setattr(study_file, "train", train)
+    trials = run(tmp_path / "s", {"lr": Choice(RATES)}, dataclasses.replace(BASE, seed=2))
+    pruned = [trial.params["lr"] for trial in trials if trial.state == "pruned"]
+    assert pruned
+    assert {max(epoch for rate, epoch in seen if rate == lr) for lr in pruned} == {20}
+
+
 def test_the_last_error_of_a_stage_prunes_nothing(tmp_path, monkeypatch):
     def train(model, table, config, folder=None):
         yield record("encoder", 1, 1, None)

@@ -34,7 +34,6 @@ from rnc.search.folder import (
 )
 from rnc.search.secrets import masked, without_secrets
 from rnc.search.space import Choice, Range, Space, check_space, default_space, trial_config
-from rnc.training.loop import QUICK_PROBES
 from rnc.training.recipes import build_regressor, train
 from rnc.training.record import Record
 
@@ -104,7 +103,7 @@ def search(
     with _storage(url, heartbeat) as database:
         opened = _open_study(database, name, setup, table)  # raises for other options or data
         write_json(file, content)
-        opened.pruner = _pruner(base.resolve(table.sizes, table.kind))
+        opened.pruner = _pruner()
         yield from _Worker(
             opened, database, table, base, out, space, show, prunes, repeatable=storage is None
         ).run(trials, heartbeat)
@@ -219,19 +218,22 @@ class _Worker:
         """Train, from a checkpoint if there is one; return the lowest validation error."""
         folder = self.out / "checkpoints" / key_of(self.table, config)
         model, errors, reports = build_regressor(self.table, config), [], 0
+        stages: dict[str, int] = {}
         records = cast(Generator[Record], train(model, self.table, config, folder))
         with closing(records):  # so that training also cleans up after a pruned trial
             for record in records:
                 what = f"trial {trial.number} {record.stage}, loss {record.train_loss:.4g}"
+                before = stages.setdefault(record.stage, len(stages))
                 if record.val_error is not None:
                     reports += 1
-                    trial.report(record.val_error, reports)
+                    percent = 100 * record.epoch // max(1, record.epochs)
+                    trial.report(record.val_error, 100 * before + percent)
                     what += f", validation error {record.val_error:.4g}"
                     if record.stage != "encoder":  # its errors come from a quick probe
                         errors.append(record.val_error)
                 self.show(record.epoch, record.epochs, what)
                 is_early = record.val_error is not None and record.epoch < record.epochs
-                if self.prunes and is_early and trial.should_prune():
+                if self.prunes and is_early and reports > 1 and trial.should_prune():
                     shutil.rmtree(folder, ignore_errors=True)
                     raise optuna.TrialPruned
         shutil.rmtree(folder, ignore_errors=True)
@@ -245,14 +247,13 @@ class _Worker:
         write_trials(self.out, trials, self.base, tuple(self.space))
 
 
-def _pruner(config: FitConfig) -> optuna.pruners.BasePruner:
+def _pruner() -> optuna.pruners.BasePruner:
     """A pruner that compares a trial with the median of at least five complete trials.
 
-    A trial can be pruned once it has reported more than a tenth of its errors, and at least two.
-    This counts ten errors for an encoder, which is probed ten times, and else one per epoch.
+    The step of a report is the percentage of the epochs of its stage, plus 100 for each earlier
+    stage. A trial can be pruned after a tenth of its first stage.
     """
-    reports = QUICK_PROBES if config.scheme in ("probe", "finetune") else config.epochs or 0
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1 + max(1, reports // 10))
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=11)
 
 
 def _suggest(trial: optuna.Trial, name: str, part: Range | Choice) -> Any:
