@@ -71,7 +71,7 @@ def test_what_is_read_is_never_written(run, new, alias, flag):
     before = new.read_bytes()
     code, _, text = rnc(run, "n*.csv", flag, alias, "--overwrite")
     assert code == 2
-    assert "is the data that are read (new.csv): it would be lost. Choose another name" in text
+    assert "would overwrite the data that are read (new.csv). Choose another name" in text
     assert new.read_bytes() == before
     assert not Path("predictions.csv").exists()
 
@@ -155,7 +155,7 @@ def test_categories_that_training_has_not_seen_are_counted(run, new, tmp_path):
     columns = {"feature_columns": ("kind", "a"), "subgroup_columns": ()}
     folder = fitted(tmp_path / "run", tmp_path / "fit.csv", **columns).path
     rows.assign(a=1.0).to_csv("odd.csv", index=False)
-    note = "kind: 3 of 5 rows have values that training has not seen (hut, tent). They count as"
+    note = "kind: 3 of 5 rows have values that training has not seen (hut, tent). They are enc"
     code, _, text = rnc(folder, "odd.csv", "-o", "p.csv")
     assert code == 0
     assert f"Note: {note}" in text

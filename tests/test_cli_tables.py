@@ -77,5 +77,5 @@ def test_a_feature_that_is_the_target_is_a_warning(tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": rng.normal(size=80), "euro": rng.uniform(1, 9, 80)})
     frame.assign(mark=1.95583 * frame["euro"]).to_csv(tmp_path / "t.csv", index=False)
     text = run("fit", tmp_path / "t.csv", "--target", "euro", *FAST, "--out", tmp_path / "run")
-    assert "warning: mark is euro but for a factor and an offset." in text
+    assert "warning: mark is the target euro, apart from a factor and an offset." in text
     assert "add --exclude-column mark." in text

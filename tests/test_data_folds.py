@@ -115,7 +115,7 @@ def test_a_source_keeps_its_fold(tmp_path):
 def test_other_ways_to_split_are_refused_beside_a_fold(tmp_path):
     path = written(tmp_path, split=["train", "val", "test"] * 20)
     with pytest.raises(
-        DataError, match=r"split_seed and folds are for a split that is drawn; .*'split' gives one"
+        DataError, match=r"split_seed and folds are for a random split, .*'split' already gives"
     ):
         read_table(path, target="price", fold="1/3")
     assert len(read_table(path, target="price", fold="1/3", split_column="none").rows("test")) == 20

@@ -159,7 +159,7 @@ def test_h5_with_fewer_angles_than_images_is_refused(tmp_path):
     root = gaze_h5(tmp_path)
     with h5py.File(root / "MPIIFaceGaze.h5", "a") as file:
         del file["p06/gaze/0001"]
-    message = r"as many p06/image as p06/gaze, by the same names; got 4 and 3"
+    message = r"the same names in p06/image and p06/gaze; got 4 and 3 names"
     with pytest.raises(DataError, match=message):
         read(root, image_size=4)
 

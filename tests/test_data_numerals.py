@@ -65,12 +65,12 @@ def test_numbers_in_disguise_are_refused_with_an_example_and_advice(tmp_path, wr
     with pytest.raises(DataError) as caught:
         table_of(tmp_path, write_number)
     message = str(caught.value)
-    assert f"{tmp_path}/t.csv: column 'v' holds numbers in disguise: row " in message
+    assert f"{tmp_path}/t.csv: column 'v' seems to hold numbers, written as text: row " in message
     assert "more are like it. " in message
     assert advice in message
     assert message.endswith("Or leave the column out with --exclude-column (exclude_columns=).")
     texts = pd.DataFrame({"v": [write_number(number) for number in NUMBERS]})
-    with pytest.raises(DataError, match=r"column 'v' holds numbers in disguise"):
+    with pytest.raises(DataError, match=r"column 'v' seems to hold numbers, written as text"):
         table_from_arrays(texts, Y)
 
 
@@ -80,7 +80,7 @@ def test_a_few_thousands_among_smaller_numbers_are_no_gaps(tmp_path):
     rows = "".join(f"{i % 13};{cell}\n" for i, cell in enumerate(cells))
     path = write(tmp_path / "t.csv", f"y;v\n{rows}")
     with pytest.raises(
-        DataError, match=r"column 'v' holds .* row 19 is '1,200'\. If their .*, add"
+        DataError, match=r"column 'v' seems to hold .* row 19 is '1,200'\. If their .*, add"
     ):
         read_table(path, target="y")
     assert read_table(path, target="y", decimal=".").raw["v"].max() == 1200

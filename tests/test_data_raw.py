@@ -73,7 +73,9 @@ def test_a_model_of_arrays_takes_pictures_of_their_size_only(photo, tmp_path):
     planes = values.transpose(2, 0, 1)
     for form in (tmp_path / "fits.png", Image.fromarray(values), [values], planes, planes[None]):
         assert (read_inputs(form, ARRAYS, "image").x == planes).all()
-    message = r"arrays of 6 x 9 pixels \(height x width\); got 30 x 40\. Bring them to 6 x 9 in"
+    message = (
+        r"arrays of 6 x 9 pixels \(height x width\); got 30 x 40\. Resize or cut them to 6 x 9"
+    )
     for form in (photo, [pixels_of(photo)], pixels_of(photo).transpose(2, 0, 1)[None]):
         with pytest.raises(DataError, match=message):
             read_inputs(form, ARRAYS, "image")

@@ -227,7 +227,7 @@ def test_npz_that_needs_pickle_is_refused_and_not_run(tmp_path):
         ({"x": np.zeros((5, 1, 4), complex), "y": np.arange(5)}, r"real numbers; got complex128"),
         (
             {"x": np.zeros((5, 1, 4)), "y": np.arange(5), "target_names": ["a", "b"]},
-            r"y has 1 columns, which need as many different names; got a, b",
+            r"y has 1 columns, so it needs 1 different target names; got a, b",
         ),
         (
             {"x": np.full((5, 1, 4), np.nan), "y": np.arange(5)},
@@ -258,7 +258,7 @@ def test_unusable_arrays_are_refused(tmp_path, arrays, message):
 
 
 def test_arrays_of_different_lengths_are_refused():
-    with pytest.raises(DataError, match=r"x has 5 rows and y has 4; they must be as many"):
+    with pytest.raises(DataError, match=r"x has 5 rows and y has 4; y needs one value per row"):
         table_from_arrays(np.zeros((5, 1, 4)), np.arange(4))
     with pytest.raises(DataError, match=r"x has 5 rows and names has 2"):
         table_from_arrays(np.zeros((5, 1, 4)), np.arange(5), names=["a", "b"])
@@ -268,7 +268,7 @@ def test_arrays_of_different_lengths_are_refused():
 
 def test_table_refuses_fields_that_do_not_fit():
     table = table_from_arrays(np.zeros((5, 1, 4)), np.arange(5))
-    with pytest.raises(DataError, match=r"as many rows in x and names; got 5 and 2"):
+    with pytest.raises(DataError, match=r"same number of rows in x and names; got 5 and 2"):
         replace(table, names=table.names[:2])
     with pytest.raises(DataError, match=r"y \(n, t\) and t target names; got \(5, 1\) and \('a',"):
         replace(table, target_names=("a", "b"))

@@ -163,7 +163,7 @@ def test_any_damage_to_a_tar_is_noticed_or_harmless(tmp_path: Path) -> None:
     for _ in range(300):
         bad = bytearray(whole)
         bad[random.integers(512)] ^= 1 << random.integers(8)
-        with pytest.raises(ValueError, match=r"begins no file|no size|ends"):
+        with pytest.raises(ValueError, match=r"no valid tar header|no size|ends|end-of"):
             list(tar_members(bytes(bad)))
 
 
@@ -230,7 +230,7 @@ def test_of_several_columns_of_pictures_a_note_says_which_is_used(tmp_path: Path
     table = table.append_column("after", table["image"])
     pq.write_table(table, tmp_path / "a.parquet")
     (note,) = read(tmp_path / "a.parquet").notes
-    assert note.startswith("Samples are those of column 'image'. 'after' would do, too")
+    assert note.startswith("File names are read from column 'image'. Other columns")
     assert not read(tmp_path / "a.parquet", image_column="after").notes
 
 
@@ -275,7 +275,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_splits_in_some_names_only_are_refused(tmp_path: Path) -> None:
     source = parquet_shards(tmp_path / "set")
     pq.write_table(columns(range(3)), source / "data" / "more.parquet")
-    with pytest.raises(DataError, match="some names say train"):
+    with pytest.raises(DataError, match="some files have a split"):
         read(source)
 
 

@@ -132,7 +132,7 @@ def test_unknown_split_name_names_row_and_words():
 
 
 def test_empty_split_is_named():
-    message = r"fold leaves no rows for val \(it has 2 train, 0 val, 1 test\)\. Mark some rows"
+    message = r"fold has no rows for val \(it has 2 train, 0 val, 1 test\)\. Mark some rows as val"
     with pytest.raises(DataError, match=message):
         check_split(["train", "train", "test"], [2, 3, 4], "t.csv", column="fold")
 

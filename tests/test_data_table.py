@@ -267,7 +267,7 @@ def test_skipped_images_leave_every_field_aligned_and_are_told(tmp_path):
 def test_skipping_a_whole_split_is_refused(tmp_path):
     path = photos(tmp_path, split=["val"] + ["train"] * 10 + ["test"] * 9)
     (tmp_path / "photos" / "00.png").unlink()
-    with pytest.raises(DataError, match=r"without the 1 bad images: split leaves no rows for val"):
+    with pytest.raises(DataError, match=r"without the 1 bad images: split has no rows for val"):
         read_table(path, target="age", images=tmp_path / "photos", image_size=8, skip_bad=True)
 
 

@@ -87,7 +87,9 @@ def test_exact_test_rows_alone_have_no_such_scores(table: Table) -> None:
 def test_other_rows_are_refused(row: int, cell: str) -> None:
     data = frame()
     data.loc[row, "age"] = cell
-    with pytest.raises(DataError, match="Validation needs exact targets, and a test row an inter"):
+    with pytest.raises(
+        DataError, match="exact targets, and a test row needs at least one known end"
+    ):
         read(data)
 
 

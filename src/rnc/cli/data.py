@@ -252,8 +252,8 @@ def describe(table: "Table") -> None:
         lines += [f"  {line}" for line in label_lines(table.ends, table.target_names)]
     lines += [f"  {line}" for line in column_lines(table.preprocessing, table.gap_cells)]
     lines += [
-        f"warning: {column} is {target} but for a factor and an offset. If it is not known for new "
-        f"samples, add --exclude-column {column}."
+        f"warning: {column} is the target {target}, apart from a factor and an offset. If it is "
+        f"not known for new samples, add --exclude-column {column}."
         for column, target in leaks(table)
     ]
     for line in lines:

@@ -91,7 +91,7 @@ def target_arrays(
         names = ["y"] if t == 1 else [f"y{i}" for i in range(t)]
     if len(names) != t or len(set(map(str, names))) != t:
         raise DataError(
-            f"{place}: y has {t} columns, which need as many different names; got "
+            f"{place}: y has {t} columns, so it needs {t} different target names; got "
             f"{first_few(names)}."
         )
     return {str(name): columns[:, i] for i, name in enumerate(names)}

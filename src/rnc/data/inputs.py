@@ -137,8 +137,8 @@ def _choice_note(frame: pd.DataFrame, chosen: str, taken: Sequence[str]) -> tupl
     if not others:
         return ()
     return (
-        f"Samples are those of column {chosen!r}. {', '.join(others)} would do, too: choose with "
-        "--image-column (image_column=).",
+        f"File names are read from column {chosen!r}. Other columns with file names: "
+        f"{', '.join(others)}. Choose one with --image-column (image_column=).",
     )
 
 

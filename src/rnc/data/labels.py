@@ -198,9 +198,9 @@ def read_labels(
     if roles.split is not None:
         if not fitted and (fractions is not None or split_seed != 0 or fold is not None):
             raise DataError(
-                f"{place}: fractions, split_seed and folds are for a split that is drawn; the "
-                f"column {roles.split!r} gives one. Leave them out, or add --split-column none "
-                "(split_column='none')."
+                f"{place}: fractions, split_seed and folds are for a random split, but the column "
+                f"{roles.split!r} already gives the split. Leave them out, or ignore the column "
+                "with --split-column none (split_column='none')."
             )
         words, needed = frame[roles.split].tolist(), () if fitted else SPLITS
         split = check_split(words, frame.index, place, column=roles.split, needed=needed)

@@ -187,8 +187,8 @@ def check_disguised(frame: pd.DataFrame, place: str) -> tuple[str, ...]:
             continue
         advice = _advice(values) if has_marks else "Write plain numbers, without their unit."
         raise DataError(
-            f"{place}: column {name!r} holds numbers in disguise: {shown}{more}. {advice} Or leave "
-            "the column out with --exclude-column (exclude_columns=)."
+            f"{place}: column {name!r} seems to hold numbers, written as text: {shown}{more}. "
+            f"{advice} Or leave the column out with --exclude-column (exclude_columns=)."
         )
     return tuple(notes)
 

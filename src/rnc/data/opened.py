@@ -57,6 +57,8 @@ def columns_frame(columns: Mapping[str, Any], n: int, place: str) -> pd.DataFram
         shape = values.shape if is_array else np.asarray(values, object).shape
         if len(values) != n or shape not in ((n,), (n, 1)):
             got = len(values) if shape == (len(values),) else f"shape {shape}"
-            raise DataError(f"{place}: x has {n} rows and {name} has {got}; they must be as many.")
+            raise DataError(
+                f"{place}: x has {n} rows and {name} has {got}; {name} needs one value per row."
+            )
         arrays[name] = values if shape == (n,) else np.asarray(values).reshape(n)
     return pd.DataFrame(arrays, index=pd.RangeIndex(n))

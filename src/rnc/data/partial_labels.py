@@ -44,7 +44,7 @@ def label_reader(
     """
     if unlabelled not in (None, "use", "drop"):
         raise DataError(
-            f"unlabelled says what becomes of rows without a target: use or drop; got "
+            "unlabelled must be 'use' or 'drop', the choice for rows without a target; got "
             f"{unlabelled!r}."
         )
     if unlabelled == "use" and drop_missing:
@@ -59,8 +59,8 @@ def label_reader(
     }
     if len(given := [name for name, value in forms.items() if value]) > 1:
         raise DataError(
-            f"{' and '.join(given)} are ways to write the same thing: between what a target lies. "
-            "Use one of them."
+            f"{' and '.join(given)} are different ways to give the lower and upper ends of "
+            "targets. Use only one of them."
         )
     drop = drop_missing or unlabelled == "drop"
     if given or unlabelled == "use":
@@ -221,8 +221,8 @@ def _check_training(rest: pd.DataFrame, roles: ColumnRoles, place: str) -> None:
         raise DataError(
             f"{place} row {rest.index[int(elsewhere.to_numpy().argmax())]}: {roles.split} is "
             f"{rest[roles.split][elsewhere].iloc[0]!r}, but its target is not exact "
-            f"({elsewhere.sum()} rows are like it). Validation needs exact targets, and a test row "
-            "an interval at least: mark such rows train, or leave them out."
+            f"({elsewhere.sum()} such rows). Validation and calibration need exact targets, and a "
+            "test row needs at least one known end. Mark these rows as train, or leave them out."
         )
 
 

@@ -73,8 +73,8 @@ def check_shape(x: Pixels, preprocessing: Mapping[str, Any], place: str) -> Pixe
         h, w = shape
         raise DataError(
             f"{trained} arrays of {h} x {w} pixels (height x width); got {x.shape[2]} x "
-            f"{x.shape[3]}. Bring them to {h} x {w} in the way in which the training arrays were "
-            "made."
+            f"{x.shape[3]}. Resize or cut them to {h} x {w}, in the same way as the training "
+            "arrays."
         )
     return x
 

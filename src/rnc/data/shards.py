@@ -111,8 +111,8 @@ def read_folder(folder: Path, read: FileReader) -> pd.DataFrame:
             [f"{f}" for f, one in zip(files, frames, strict=True) if "split" not in one]
         )
         raise DataError(
-            f"{folder}: some names say train, validation or test, and others do not ({lacking}). "
-            "Let all of them say it, or none."
+            f"{folder}: some files have a split (a column, or a name with train, validation or "
+            f"test), and others do not ({lacking}). Give a split for all of them, or for none."
         )
     return pd.concat(frames, ignore_index=True)
 

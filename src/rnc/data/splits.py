@@ -302,8 +302,8 @@ def check_filled(
     if empty:
         counts = ", ".join(f"{(split == name).sum()} {name}" for name in SPLITS)
         raise DataError(
-            f"{place}: {column} leaves no rows for {' and '.join(empty)} (it has {counts}). Mark "
-            "some rows so, or let a seeded split be made with --split-column none."
+            f"{place}: {column} has no rows for {' and '.join(empty)} (it has {counts}). Mark some "
+            f"rows as {' and '.join(empty)}, or draw a seeded split with --split-column none."
         )
 
 
@@ -327,5 +327,5 @@ def check_groups(
     raise DataError(
         f"{place}: {len(crossing)} of {frame['group'].nunique()} values of {column} are in more "
         f"than one split: {examples}{'; ...' if len(crossing) > 3 else ''}. Move each into one "
-        "split, or let a seeded split be made with --split-column none."
+        "split, or draw a seeded split with --split-column none."
     )

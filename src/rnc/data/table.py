@@ -81,7 +81,7 @@ class Table:
         for name, values in columns.items():
             if len(values) != len(self.x):
                 raise DataError(
-                    f"A Table needs as many rows in x and {name}; got {len(self.x)} and "
+                    f"A Table needs the same number of rows in x and {name}; got {len(self.x)} and "
                     f"{len(values)}."
                 )
         if self.y.ndim != 2 or self.y.shape[1] != len(self.target_names):

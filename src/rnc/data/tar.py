@@ -26,7 +26,7 @@ def tar_members(archive: mmap | bytes) -> Iterator[TarMember]:
     while True:
         header = archive[place : place + _BLOCK]
         if len(header) < _BLOCK:
-            raise ValueError("it ends without a mark")
+            raise ValueError("the end-of-archive marker is missing")
         if header[0] == 0 and not any(header):
             return
         _check(header, place)
@@ -54,9 +54,9 @@ def _check(header: bytes, place: int) -> None:
     """
     told = _number(header[148:156])
     if sum(header) - sum(header[148:156]) + 8 * 32 != told:
-        raise ValueError(f"byte {place} begins no file")
+        raise ValueError(f"there is no valid tar header at byte {place}")
     if header[156:157] == _SPARSE:
-        raise ValueError(f"the file at byte {place} is stored with holes")
+        raise ValueError(f"the file at byte {place} is sparse, which is not supported")
 
 
 def _number(field: bytes) -> int:

@@ -16,7 +16,8 @@ def unseen_categories(frame: pd.DataFrame, preprocessing: dict[str, Any]) -> tup
     >>> frame = pd.DataFrame({"city": ["Oslo", "Bonn", None, "Bonn"]})
     >>> fitted = {"name": "city", "type": "category", "categories": ["Oslo", "Rome"], "gaps": False}
     >>> unseen_categories(frame, {"columns": [fitted]})[0]
-    'city: 2 of 4 rows have values that training has not seen (Bonn). They count as none of its 2.'
+    'city: 2 of 4 rows have values that training has not seen (Bonn). They are \
+encoded as none of its 2 known values.'
     """
     found = UnseenCategories(preprocessing)
     found.add(frame)
@@ -49,8 +50,8 @@ class UnseenCategories:
         """A note for each column that has such values."""
         return tuple(
             f"{name}: {self.counts[name]} of {self.rows} rows have values that training has not "
-            f"seen ({first_few(self.first[name], _SHOWN)}). They count as none of its "
-            f"{len(categories)}."
+            f"seen ({first_few(self.first[name], _SHOWN)}). They are encoded as none of its "
+            f"{len(categories)} known values."
             for name, categories in self.known.items()
             if name in self.counts
         )

@@ -206,8 +206,8 @@ def check_sides(sides: Sequence[int], preprocessing: Mapping[str, Any], place: s
     if list(sides) != list(preprocessing.get("shape", sides)):
         needed, got = (" x ".join(map(str, s)) for s in (preprocessing["shape"], sides))
         raise DataError(
-            f"{place}: the model was trained on arrays of {needed} voxels; got {got}. Bring them "
-            "to that size in the way in which the training arrays were made."
+            f"{place}: the model was trained on arrays of {needed} voxels; got {got}. Resize or "
+            "cut them to that size, in the same way as the training arrays."
         )
 
 
@@ -284,8 +284,8 @@ def units_note(x: NDArray[Any]) -> tuple[str, ...]:
         return ()
     low, high = np.quantile(spread, [0.1, 0.9])
     return (
-        f"The deviation of the voxels of a scan goes from {low:.3g} to {high:.3g}: if scanners "
-        "differ in their units, --intensity scan gives each scan its own.",
+        f"The standard deviation of the voxels of a scan goes from {low:.3g} to {high:.3g}: if "
+        "scanners use different units, --intensity scan standardises each scan.",
     )
 
 
@@ -344,7 +344,7 @@ def _notes(extents: NDArray[np.float64], fit: str) -> tuple[str, ...]:
     if high > (1 + _DIFFERENT) * low:
         notes.append(
             f"The scans measure between {low:g} and {high:g} mm, and each is scaled to the same "
-            "cube: a millimetre is not as many voxels in all of them. Where the target is a size, "
-            "cut or pad the scans to one size in mm first."
+            "cube, so a voxel is a different number of millimetres in each scan. If the target is "
+            "a size, first cut or pad all scans to the same size in mm."
         )
     return tuple(notes)

@@ -45,8 +45,8 @@ def check_output(
     for source in sources:
         if _same(output, source):
             raise ValueError(
-                f"{output} is the data that are read ({source}): it would be lost. Choose another "
-                "name for the output."
+                f"{output} would overwrite the data that are read ({source}). Choose another name "
+                "for the output."
             )
     if output.resolve().is_relative_to(run.resolve()) and output.exists():
         raise ValueError(f"{output} is a part of the run {run}. Choose another place.")

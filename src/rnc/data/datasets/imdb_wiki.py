@@ -216,7 +216,7 @@ def _read_mat(mat: Path) -> dict[str, NDArray[Any]]:
     fields = {name: np.atleast_1d(struct[name].item()) for name in _FIELDS}
     if len({len(values) for values in fields.values()}) > 1:
         sizes = ", ".join(f"{len(values)} {name}" for name, values in fields.items())
-        raise DataError(f"{mat} needs as many values in every field; it has {sizes}.")
+        raise DataError(f"{mat} needs the same number of values in each field; it has {sizes}.")
     return fields
 
 

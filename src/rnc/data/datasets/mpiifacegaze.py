@@ -280,8 +280,8 @@ def _h5_gaze(file: Path, person: str) -> NDArray[np.float64]:
         image, gaze = (set(group.get(name) or ()) for name in ("image", "gaze"))
         if not image or image != gaze:
             raise DataError(
-                f"{file} needs as many {person}/image as {person}/gaze, by the same names; "
-                f"got {len(image)} and {len(gaze)}. Make the file again."
+                f"{file} needs the same names in {person}/image and {person}/gaze; got "
+                f"{len(image)} and {len(gaze)} names. Make the file again."
             )
         angles = np.array([group["gaze"][name][()] for name in sorted(gaze)], dtype=float)
     return angles.reshape(len(angles), -1)[:, :2]
