@@ -41,7 +41,7 @@ def test_lines_see_as_many_samples_at_a_rate_that_follows_the_batch() -> None:
 
 
 def test_too_few_rows_and_fields_of_the_lines_are_refused() -> None:
-    with pytest.raises(DoesNotApply, match="that takes 32 training rows, and own has 21"):
+    with pytest.raises(DoesNotApply, match="It needs 32 training rows; own has 21"):
         batch_size(setting_of(30))
     with pytest.raises(ValueError, match=r"differ in --queue, --chunk: leave that out"):
         batch_size(setting_of(100, queue=4, chunk=4))
@@ -68,7 +68,7 @@ def test_a_table_and_a_curve_are_written_and_the_preset_is_the_users(tmp_path: P
         assert len(list(csv.DictReader(file))) == len(rows)
     text = (tmp_path / "batch-size.md").read_text()
     assert "![Small batches](batch-size.png)" in text
-    assert "for batches of 16 and follows the square root" in text
+    assert "for batches of 16 and grows with the square root of the batch size" in text
     assert (tmp_path / "batch-size.svg").exists()
 
 

@@ -66,6 +66,6 @@ def test_a_test_set_with_a_hole_cannot_be_even() -> None:
     split[(table.y[:, 0] > 20) & (table.y[:, 0] < 40) & (split == "test")] = "train"
     table = dataclasses.replace(table, split=split)
     with pytest.raises(
-        ValueError, match=r"3 rows in each of 10 bins .* there are 0 from .*\. Mark more"
+        ValueError, match=r"3 test rows in each of 10 bins .* the bin from .* has 0\. Mark more"
     ):
         with_modes(table, modes(table, 2, 0.225), 0)

@@ -24,8 +24,9 @@ def batch_size(setting: Setting) -> Plan:
     sizes = batch_sizes(rows)
     if len(sizes) < 2:
         raise DoesNotApply(
-            f"batch-size compares batches of {SMALLEST} and more, two of which an epoch must have; "
-            f"that takes {4 * SMALLEST} training rows, and {setting.data.name} has {rows}."
+            f"batch-size compares at least two batch sizes ({SMALLEST}, {2 * SMALLEST}, ...), with "
+            f"two batches per epoch each. It needs {4 * SMALLEST} training rows; "
+            f"{setting.data.name} has {rows}."
         )
     if given := [name for name in SMALL_BATCH_FIELDS if name in setting.given]:
         raise ValueError(
@@ -51,11 +52,12 @@ def batch_size(setting: Setting) -> Plan:
     ]
     return Plan(
         "Small batches",
-        f"{ALONE}: batches of that size. {QUEUED}: the same, ranked beside as many earlier samples "
-        f"as make {most} with it. {CACHED}: batches of {most}, encoded so many at a time. All "
-        "lines see as many samples, within a rounding of the epochs, so small batches make more "
-        f"updates. The rate is {base.rate(contrast=True):g} for batches of {base.batch_size} and "
-        "follows the square root of the batch.",
+        f"{ALONE}: batches of the size in memory. {QUEUED}: the same batches, plus a queue of "
+        f"earlier samples that fills them up to {most}. {CACHED}: batches of {most}, encoded in "
+        "parts of the size in memory. All lines see the same number of samples, up to rounding of "
+        "the epochs, so small batches make more updates. The learning rate is "
+        f"{base.rate(contrast=True):g} for batches of {base.batch_size} and grows with the square "
+        "root of the batch size.",
         lines,
         picture="batches",
     )

@@ -182,7 +182,7 @@ def comparison_plan(setting: Setting, methods: Sequence[Method] = METHODS) -> Pl
             lines.append(Line(method.name, REGRESSION, method.runs(setting), columns))
     return Plan(
         "All methods with one encoder, augmentation, rate and number of epochs",
-        "As the paper's Table 3, where each method has the rate that suits it best.",
+        "Like the paper's Table 3, but there each method has the learning rate that suits it best.",
         lines,
         grouped=True,
     )

@@ -59,7 +59,7 @@ def reduced_data(setting: Setting) -> Plan:
     for n in sizes:
         part = partial(_of_size, n)
         lines += l1_and_rnc(setting, None, f"{n:,} training rows", part=part)
-    about = "The paper's sizes are in a picture only; which rows are kept is our draw, per seed."
+    about = "The paper shows its sizes only in a picture. We draw the rows anew for each seed."
     plan = Plan("Fewer training rows", about, lines, picture="sizes")
     return dataclasses.replace(plan, derive=with_differences("L1")) if is_best else plan
 
@@ -140,9 +140,10 @@ def pairs(setting: Setting) -> Plan:
     """A toy batch, and how the loss ranks its samples."""
     return Plan(
         "Positive and negative pairs of an anchor",
-        "Four training samples whose targets lie as the paper's 20 (the anchor), 30, 0 and 70 "
-        "years. Negatives: what is further from the anchor than the positive, or as far. If all "
-        "features were alike, a pair would cost the logarithm of one more than its negatives.",
+        "Four training samples whose targets are spaced like the paper's: 20 (the anchor), 30, 0 "
+        "and 70 years. The negatives of a pair are the other samples at least as far from the "
+        "anchor as its positive. If all features were equal, the loss of a pair would be "
+        "log(1 + number of its negatives).",
         [],
         derive=lambda rows, outcomes: pair_rows(setting),
         picture="pairs",
@@ -156,7 +157,7 @@ def views(setting: Setting) -> Plan:
             f"views draws images and signals; the rows of {setting.data.name} are columns of "
             "numbers, whose views differ by a little noise."
         )
-    about = "Training samples over the range of the target: as a test sees them, and two views."
+    about = "Training samples over the range of the target: unchanged, and two augmented views."
     return Plan("Original and augmented samples", about, [], picture="views")
 
 

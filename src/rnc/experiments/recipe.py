@@ -39,11 +39,12 @@ def recipe(setting: Setting) -> Plan:
         scores.SAMPLES: scores.samples,
     }
     return Plan(
-        "What ordering is worth, and what the rest of the recipe",
-        f"{L1_SAME}: end to end with the augmentation, averaging and samples per step of preset "
-        "best, then the head of preset best; own head: the one that was trained with it. L1, "
-        "plain: the recipe of preset paper for as many epochs. In brackets: 95 % intervals over "
-        "test samples and seeds, paired for differences; ± is the standard deviation over seeds.",
+        "The gain from RnC, and from the rest of the recipe",
+        f"{L1_SAME}: trained end to end with the augmentation, averaging and samples per step of "
+        "preset best, then with a new head as in preset best. Own head: with the head that was "
+        "trained end to end. L1, plain: the recipe of preset paper, for the same number of epochs. "
+        "In brackets: 95 % intervals over test samples and seeds, paired for differences; ± is the "
+        "standard deviation over seeds.",
         [Line(method, "", planned, columns) for method, planned in runs.items()],
         derive=with_differences(L1_SAME),
     )

@@ -66,9 +66,9 @@ def sota(setting: Setting) -> Plan:
         lines.append(Line(name, how, runs, scores.errors(setting.base.label_distance)))
     return Plan(
         "Representation learning and regression methods",
-        "This paper gives no temperatures, projection heads and weights of the methods. Ours, and "
-        "where they differ from those of their own papers: docs/reproduce.md, What is ours. Where "
-        "the paper has a dash, nothing is run.",
+        "The paper does not give the temperatures, projection heads and weights of these methods. "
+        "docs/reproduce.md (What is ours) lists our choices, and where they differ from the "
+        "methods' own papers. Where the paper has a dash, nothing is run.",
         lines,
         derive=with_best_other,
     )
@@ -84,10 +84,12 @@ def _sota_rows(data: str) -> list[tuple[str, str]]:
 def correlation(setting: Setting) -> Plan:
     """How well feature similarities follow label similarities."""
     columns = {"Spearman": scores.spearman, "Kendall": scores.kendall}
+    similarity = setting.base.similarity
+    names = {"cosine": "the cosine", "l1": "minus the L1 distance", "l2": "minus the L2 distance"}
     return Plan(
         "Correlation between feature and label similarities",
-        "Over all pairs of up to 2,000 test samples, minus the L2 distance of features. The paper "
-        "does not say which feature similarity it took.",
+        f"The feature similarity is {names.get(similarity, similarity)}, over all pairs of up to "
+        "2,000 test samples. The paper does not say which feature similarity it used.",
         l1_and_rnc(setting, columns),
         analyses=("similarity",),
         picture="matrices",
@@ -112,8 +114,8 @@ def transfer(setting: Setting) -> Plan:
                 lines.append(line_of(setting, name, runs, f"{title}, {how}"))
     return Plan(
         f"Transfer between {a} and {b}",
-        "Fine-tuning is at a tenth of the rate, from a solved head. Where a set is a part of "
-        "IMDB-WIKI, which part is our draw, one per seed.",
+        "Fine-tuning starts from a solved head and uses a tenth of the learning rate. Where only a "
+        "part of IMDB-WIKI is used, we draw this part at random, anew for each seed.",
         lines,
         derive=with_gains,
     )
@@ -150,9 +152,10 @@ def unseen(setting: Setting) -> Plan:
         lines += l1_and_rnc(setting, columns, title, table=part)
     return Plan(
         "Targets that training has not seen",
-        "The paper shows its training sets in a picture only. Ours: two or three Gaussians, half "
-        "of the rows there, nothing between them; the gaps take the share of the range that the "
-        "published numbers imply (22.5 % and 33.3 %). Validation has seen targets only.",
+        "The paper shows its training sets only in a picture. Our training targets lie in two or "
+        "three ranges, with gaps between them. We draw half of the rows in these ranges, so that "
+        "their targets follow a Gaussian in each. The gaps take the share of the whole range that "
+        "the published numbers imply (22.5 % and 33.3 %). Validation has no targets in the gaps.",
         lines,
         picture="label-distributions",
         derive=with_gains,
@@ -162,9 +165,9 @@ def unseen(setting: Setting) -> Plan:
 def ablation_positives(setting: Setting) -> Plan:
     """RnC with only the K nearest samples as positives."""
     table = setting.data.table
-    batch_size = setting.base.resolve(table.sizes, table.kind).batch_size
-    assert batch_size is not None
-    most = batch_size * max(1, setting.base.contrast_views) - 1
+    base = setting.base.resolve(table.sizes, table.kind)
+    assert base.batch_size is not None
+    most = base.batch_size * max(1, base.contrast_views) - 1
     lines = []
     for quarters in (1, 2, 3, 4):
         k = min(most, (most + 1) * quarters // 4)
@@ -172,7 +175,8 @@ def ablation_positives(setting: Setting) -> Plan:
         lines.append(line_of(setting, "RnC(L1)", runs, f"{k} of {most}"))
     return Plan(
         "Number of positives",
-        "Of the K nearest samples of an anchor, and of all that tie with the K-th, the mean.",
+        "The loss of an anchor is the mean over its positives: the K nearest samples, and all that "
+        "tie with the K-th.",
         lines,
     )
 
@@ -192,16 +196,17 @@ def ablation_similarity(setting: Setting) -> Plan:
 def ablation_scheme(setting: Setting) -> Plan:
     """RnC with a frozen encoder, with fine-tuning, and with both losses at once."""
     names = {"probe": PROBE, "finetune": FINETUNE, "regularize": "regularization"}
-    last = setting.runs(scheme="finetune", finetune_keep="last")
+    last, weight = setting.runs(scheme="finetune", finetune_keep="last"), setting.base.rnc_weight
     lines = [
         line_of(setting, "RnC(L1)", setting.runs(scheme=key), name) for key, name in names.items()
     ]
     lines.insert(2, line_of(setting, "RnC(L1)", last, f"{FINETUNE}, last epoch"))
     return Plan(
         "Training scheme",
-        "Fine-tuning is at a tenth of the rate, from a solved head, which remains where no epoch "
-        "is better on validation; the line last epoch has what its last epoch left, better or "
-        "not. Regularization adds the two losses with weight 1. The paper says neither.",
+        "Fine-tuning starts from a solved head and uses a tenth of the learning rate. If no epoch "
+        "is better on validation, the start is kept. The line 'last epoch' always keeps the last "
+        f"epoch. Regularization adds {weight:g} x RnC to the loss of the head. The paper does not "
+        "specify these choices.",
         lines,
     )
 
@@ -220,7 +225,7 @@ def augmentation(setting: Setting) -> Plan:
     ]
     about = (
         "SimCLR is not in the paper's table; its text says that contrastive learning collapses "
-        "without augmentation. Without: two views that are the same."
+        "without augmentation. In its line 'without', both views of a sample are the same."
     )
     return Plan("Data augmentation", about, lines)
 
@@ -295,8 +300,8 @@ def efficiency(setting: Setting) -> Plan:
     ]
     return Plan(
         "Time per epoch",
-        "Median over the epochs but the first. The paper's are on 8 TITAN RTX. Times mean "
-        "something if nothing else ran on the machine.",
+        "Median over all epochs except the first. The paper's times are from 8 TITAN RTX. Times "
+        "can only be compared if nothing else ran on the machine.",
         lines,
         derive=_ratio,
     )

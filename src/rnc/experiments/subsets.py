@@ -127,8 +127,8 @@ def _even(
     if fewest < LEAST_PER_BIN:
         i = int(np.bincount(places, minlength=TEST_BINS).argmin())
         raise DoesNotApply(
-            f"unseen needs a test set that is even over the target: {LEAST_PER_BIN} rows in each "
-            f"of {TEST_BINS} bins from {span[0]:g} to {span[1]:g}; there are {fewest} from "
-            f"{edges[i]:g} to {edges[i + 1]:g}. Mark more rows as test."
+            f"unseen needs at least {LEAST_PER_BIN} test rows in each of {TEST_BINS} bins of the "
+            f"target from {span[0]:g} to {span[1]:g}; the bin from {edges[i]:g} to "
+            f"{edges[i + 1]:g} has {fewest}. Mark more rows as test."
         )
     return np.concatenate([rows[places == i][:fewest] for i in range(TEST_BINS)])

@@ -51,7 +51,8 @@ def _tuning(name: str, plan: Plan) -> list[str]:
     seed = plan.runs[0].config.seed
     about = (
         f"Chosen on validation with seed {seed}, for all seeds; {name}-tuning.csv has every trial. "
-        "An encoder is judged by an exact L1 head on it; a rate of fine-tuning counts a tenth."
+        "Encoders are compared by the error of an exact L1 head. Fine-tuning uses a tenth of the "
+        "learning rate shown."
     )
     return ["", about, "", *tuning_lines(plan.lines)]
 
