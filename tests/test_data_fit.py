@@ -165,7 +165,7 @@ def test_crops_and_a_target_that_sounds_like_a_size_are_told(tmp_path):
     table = read(pictures(tmp_path), image_size=8)
     table = dataclasses.replace(table, target_names=("head_circumference_mm",))
     (said,) = data_warnings(table, FitConfig())
-    assert said.startswith("head_circumference_mm sounds like a size.")
+    assert said.startswith("Target names that suggest a size: head_circumference_mm. Random")
     assert "--no-crop" in said
     assert data_warnings(table, FitConfig(crop=False)) == []
     assert data_warnings(table, FitConfig(views=0)) == []

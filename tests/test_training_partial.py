@@ -96,7 +96,7 @@ def test_a_user_hears_what_rows_known_in_part_do() -> None:
     assert data_warnings(table, quick()) == data_warnings(alone, quick(scheme="end2end")) == []
     (note,) = data_warnings(table, quick(scheme="end2end"))
     assert note.startswith(f"{partial - ranged} rows without a target are not used")
-    assert "objective rnc, simclr, dino trains its encoder on them" in note
+    assert "auto with objective rnc, simclr, dino, without c_mixup" in note
     (note,) = data_warnings(table, quick(objective="supcon", step=20.0))
     assert note.startswith(f"{partial} rows whose targets are missing or known in part do not")
     assert f"objective supcon needs exact targets. {ranged} of them train the head" in note

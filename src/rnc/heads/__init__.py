@@ -213,8 +213,8 @@ class Head(nn.Module):
             return at_nearest(spec.loss, block, lower, upper, options)
         if spec.interval is None:
             raise ValueError(
-                f"head {self.config.name!r} has no loss for targets that are known in part; got "
-                "upper=. Give its HeadSpec `interval`, or take a head that has one, as l1."
+                f"head {self.config.name!r} has no loss for partly known targets; got upper=. Set "
+                "`interval` in its HeadSpec, or use a head with such a loss, for example l1."
             )
         return within_or_exact(spec.loss, spec.interval, block, lower, upper, options)
 

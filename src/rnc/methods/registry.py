@@ -148,7 +148,7 @@ def _term(
 
 
 _GRAPHABLE = Limits(graphable=True)
-_ON_A_LINE = "counts neighbours among bins on a line, which ends where a circle closes"
+_ON_A_LINE = "treats the targets as points on a line, not on a circle"
 _FDS = Limits(
     several_targets="keeps statistics per bin of one target, since most bins of several would stay "
     "empty",

@@ -97,7 +97,8 @@ def unused_words(table: Table, config: FitConfig) -> list[str]:
     else:
         return []
     able = ", ".join(name for name, spec in OBJECTIVES.items() if spec.takes_partial)
-    advice = f"Scheme probe, finetune or auto with objective {able} trains its encoder on them."
+    advice = "To train the encoder on these rows, use scheme probe, finetune or auto with "
+    advice += f"objective {able}, without c_mixup, queue and positives."
     return [f"{words} {advice}"]
 
 

@@ -196,7 +196,7 @@ def check_training(
     """Raise before training if `train` cannot work with these arguments."""
     if (config.objective == "own") != (own is not None):
         raise ValueError(
-            "objective 'own' stands for a function that Python code gives, and for nothing else; "
+            "objective 'own' needs a function from Python, and a function needs objective 'own'; "
             f"got objective={config.objective!r} and {'no' if own is None else 'a'} function. Use "
             "RnCRegressor(objective=function) or fit_run(..., objective=function)."
         )
@@ -213,17 +213,21 @@ def _check_encoder(model: Regressor, config: FitConfig, weights: Mapping[str, Te
     """Raise unless the scheme can start from an encoder, and the weights fit that of the model."""
     if config.scheme not in ("probe", "finetune", "two-stage"):
         raise ValueError(
-            "encoder_weights take the place of training an encoder before a head, which scheme "
-            f"{config.scheme} does not do. Use scheme probe, finetune or two-stage."
+            "encoder_weights replace the first stage of scheme probe, finetune or two-stage, which "
+            f"trains the encoder; got scheme {config.scheme}. Use one of these three."
         )
     needed = {name: tuple(value.shape) for name, value in without_head(model.state_dict()).items()}
     given = {name: tuple(value.shape) for name, value in without_head(weights).items()}
     if given != needed:
         name = min(name for name in needed | given if needed.get(name) != given.get(name))
+        problem = f"has shape {given.get(name)} in them, but this encoder needs {needed.get(name)}"
+        if name not in given:
+            problem = "is missing in them"
+        elif name not in needed:
+            problem = "is not part of this encoder"
         raise ValueError(
-            "encoder_weights must be those of the same encoder, which was built for inputs of "
-            f"the same shape; {name!r} has shape {given.get(name, 'none: it is missing')} there "
-            f"and {needed.get(name, 'none: it is unknown')} here."
+            "encoder_weights must be those of the same encoder, built for inputs of the same "
+            f"shape; {name!r} {problem}."
         )
 
 
@@ -276,8 +280,8 @@ def _check_rows(table: Table, config: FitConfig) -> None:
     if not counts["val"]:
         have = ", ".join(f"{count} {split}" for split, count in counts.items())
         raise ValueError(
-            f"Training needs validation rows to choose the best weights by; got {have}. Mark some "
-            "rows val, or let a seeded split be made."
+            f"Training needs validation rows to choose the best weights; got {have}. Mark some "
+            "rows as val, or use a random split."
         )
 
 
@@ -288,8 +292,8 @@ def _check_chunk(model: Regressor, config: FitConfig) -> None:
     if config.chunk and config.chunk * views < 2 and normalisations(model.encoder):
         raise ValueError(
             "The encoder normalises by the statistics of the rows that it sees at a time (batch "
-            f"normalisation), and chunk={config.chunk} is a single row. Use --chunk 2 or more; 16 "
-            "and more have statistics worth the name."
+            f"normalisation), and chunk={config.chunk} is a single row. Use --chunk 2 or more. The "
+            "statistics are only reliable from about 16 rows on."
         )
 
 
