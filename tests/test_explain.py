@@ -91,9 +91,9 @@ def test_all_doors_say_the_same(run: RunFolder, new: Path, tmp_path: Path) -> No
     count = int(explanation.out_of_range.sum())
     assert f"Note: Out of range: {count} of 40 samples (about 1 in 100 is usual)" in result.output
     assert from_python.notes == (
-        f"Out of range: {count} of 40 samples (about 1 in 100 is usual). They are further from all "
-        "112 training samples that the model keeps than 99% of these are from their nearest: trust "
-        "these predictions less.",
+        f"Out of range: {count} of 40 samples (about 1 in 100 is usual). They are far from all 112 "
+        "training samples that the model keeps: 99% of those have a closer neighbour. Trust these "
+        "predictions less.",
     )
 
 

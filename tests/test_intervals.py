@@ -98,7 +98,7 @@ def test_quantiles_are_moved_by_what_calibration_lacks() -> None:
         ({"bins": 4}, "bins must be from 1 to 3, .* 20 of the 60 calibration rows; got 4"),
         ({"bins": 3, "confidence": 0.97}, "needs at least 33 calibration rows in each of 3 bins"),
         ({"difficulty": np.zeros(60)}, "difficulty must be 60 positive finite numbers"),
-        ({"difficulty": np.ones(60)}, "difficulty is needed for the new rows exactly where"),
+        ({"difficulty": np.ones(60)}, "or for neither; got it only for calibration rows"),
         ({"joint": np.ones(1), "bins": 2}, "joint needs positive units and bins=1"),
         ({"targets": np.full((60, 1), np.nan)}, "needs finite targets"),
         ({"targets": np.zeros((59, 1))}, r"one shape, \(m, t\); got \(60, 1\) and \(59, 1\)"),

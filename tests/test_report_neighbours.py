@@ -67,10 +67,10 @@ def test_the_page_shows_rows_of_a_table_side_by_side(table: RunFolder) -> None:
     content = content_of(table)
     page = Page(write_report([table.path]))
     text = page.text.split("Worst errors")[-1]
-    assert "the prediction rests on samples like these" in text
+    assert "the prediction is based on samples like these" in text
     far, checked, kept = (content[key] for key in ("out_of_range", "checked", "kept"))
-    assert f"further from all {kept} training samples than 99 %" in text
-    assert f"from their nearest: {far} of {checked} test samples" in text
+    assert f"far from all {kept} training samples, 99 % of which" in text
+    assert f"have a closer neighbour: {far} of {checked} test samples" in text
     first = content["worst"][0]
     names = [sample["name"] for sample in first["neighbours"]]
     start = page.cells.index("this row")

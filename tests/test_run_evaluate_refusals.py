@@ -49,11 +49,11 @@ def test_what_does_not_fit_together_is_refused():
         evaluate(model, table, split="tset")
     with pytest.raises(DataError, match="one of train, val, test, calibration; got 'partial'"):
         evaluate(model, table, split="partial")  # its targets are not exact
-    with pytest.raises(DataError, match=r"predicts age; .* are age, height\. .* target="):
+    with pytest.raises(DataError, match=r"predicts age; .* targets age, height\. .* target="):
         evaluate(model, table_of(60, t=2))
     with pytest.raises(DataError, match=r"trained on data of kind 'table'; .* of kind 'signal'"):
         evaluate(model, table_of(60, kind="signal"))
-    with pytest.raises(DataError, match=r"shape \(4,\); those of the table have \(3,\)"):
+    with pytest.raises(DataError, match=r"shape \(4,\); those of the table have shape \(3,\)"):
         evaluate(model, table_of(60, x=table.x[:, :3]))
 
 

@@ -123,7 +123,7 @@ def test_a_run_without_calibration_says_how_to_get_it(home: Path, tmp_path: Path
     model.save(tmp_path)
     assert (tmp_path / CALIBRATION_FILE).exists()  # a loaded model keeps its intervals
     (tmp_path / CALIBRATION_FILE).unlink()
-    with pytest.raises(FileNotFoundError, match=r"`rnc resume .*` writes it, without training"):
+    with pytest.raises(FileNotFoundError, match=r"`rnc resume .*` writes it without training"):
         rnc.load(tmp_path).predict_interval(home / "houses.csv")
     (tmp_path / CALIBRATION_FILE).write_bytes(b"no tensors")
     with pytest.raises(ValueError, match=r"calibration.safetensors is damaged.*rnc resume"):

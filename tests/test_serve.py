@@ -176,7 +176,7 @@ def bomb() -> bytes:
             "signal",
             ("a.npz", npz(x=np.zeros((9, 2, 7)))),
             422,
-            ("trained on samples", "Give samples of 50 values."),
+            ("needs inputs of shape", "Give samples of 50 values."),
         ),
         ("signal", ("a.npz", npz(y=np.zeros(3))), 422, ("needs an array 'x'",)),
         ("signal", ("a.npz", b"PK\x03\x04"), 422, ("NPZ",)),

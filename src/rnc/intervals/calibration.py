@@ -240,7 +240,7 @@ _LACKS = {
     "bins": "Intervals by bins need at least {} calibration rows; there are {}. Keep more rows for "
     "calibration when fitting (--calibration-share, calibration_share=), or use plain intervals.",
     "quantiles": "Intervals from quantiles need a head that predicts a distribution, such as "
-    "quantile or gaussian, and targets that are on no circle. Use another kind of intervals.",
+    "quantile or gaussian, and targets that are not on a circle. Use another kind of intervals.",
 }
 
 

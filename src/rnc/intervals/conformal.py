@@ -136,8 +136,10 @@ class Conformal:
         """
         self._check_rows(confidence)
         if (self.difficulty is None) != (difficulty is None):
+            which = "new rows" if self.difficulty is None else "calibration rows"
             raise ValueError(
-                "difficulty is needed for the new rows exactly where calibration rows have one."
+                "difficulty must be given for both calibration rows and new rows, or for neither; "
+                f"got it only for {which}."
             )
         _check_difficulty(difficulty, len(predictions))
         widths = self._margins(predictions, confidence)

@@ -117,6 +117,6 @@ def out_of_range_note(count: int, total: int, known: int) -> tuple[str, ...]:
     most = 100 - 100 * OUT_OF_RANGE_SHARE
     return (
         f"Out of range: {count} of {total} samples (about 1 in {1 / OUT_OF_RANGE_SHARE:.0f} is "
-        f"usual). They are further from all {known} training samples that the model keeps than "
-        f"{most:.0f}% of these are from their nearest: trust these predictions less.",
+        f"usual). They are far from all {known} training samples that the model keeps: {most:.0f}% "
+        "of those have a closer neighbour. Trust these predictions less.",
     )

@@ -80,9 +80,9 @@ def maker_of(model: Regressor) -> IntervalMaker:
         )
     if calibration is None:
         raise FileNotFoundError(
-            f"{model.folder} has no {CALIBRATION_FILE}, which intervals rest on: an older version "
-            f"made the run, or its training diverged. Where its data are at hand, `rnc resume "
-            f"{model.folder}` writes it, without training again."
+            f"{model.folder} has no {CALIBRATION_FILE}, which intervals need: an older version "
+            "made the run, or its training diverged. For a run of an older version whose data are "
+            f"still there, `rnc resume {model.folder}` writes it without training again."
         )
     return IntervalMaker(model, calibration)
 

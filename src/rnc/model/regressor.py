@@ -248,13 +248,13 @@ class Regressor(nn.Module):
     def check_shape(self, inputs: Inputs) -> None:
         """Raise if samples have another shape than in training."""
         if (shape := input_shape_of(inputs.x, self.augment)) != self.config.input_shape:
-            size = "as long or large as those in training"
+            size = "of the same size as in training"
             if isinstance(self.augment, SignalAugment):
                 size = f"of {self.augment.totals(self.config.input_shape[-1])} values"
             raise DataError(
-                "The model was trained on samples of which the encoder sees "
-                f"{self.config.input_shape}; of these, {inputs.x.shape}, it would see {shape}. "
-                f"Give samples {size}."
+                f"The encoder of the model needs inputs of shape {self.config.input_shape}; these "
+                f"samples, {inputs.x.shape}, would give it inputs of shape {shape}. Give samples "
+                f"{size}."
             )
 
     def steady(self) -> "Regressor":

@@ -124,9 +124,9 @@ def _broken(target: str, found: Mapping[float, Mapping[str, float]]) -> list[str
     least = ", ".join(f"{found[confidence]['expected']:.1%}" for confidence in broken)
     asked = ", ".join(f"{confidence:.0%}" for confidence in broken)
     return [
-        f"{target}: the {asked} intervals do not keep their promise here, where chance alone "
-        f"leaves {least} or more. These rows are not like those that the intervals were calibrated "
-        "on (shift)."
+        f"{target}: the {asked} intervals do not keep their promise here. On rows like the "
+        f"calibration rows, they would almost always hold {least} or more. These rows are probably "
+        "different (shift)."
     ]
 
 

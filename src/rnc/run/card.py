@@ -127,16 +127,16 @@ def _limits(run: RunFolder, repository: str, files: Sequence[str]) -> str:
         "labelled.csv" if run.config["model"]["kind"] in ("image", "table") else "labelled.npz"
     )
     lines = [
-        "It says something about data like those above, read in the same way; elsewhere its "
-        "error can be any.",
+        "Its scores hold only for data like those above, read in the same way. On other data, "
+        "errors can be much larger.",
         "Scores are means over the test rows. Groups of rows can have larger errors: evaluate it "
         f"on your own labelled data first: `hf download {repository} --local-dir {folder}`, then "
         f"`rnc evaluate {folder} --data {labelled}`.",
     ]
     if CALIBRATION_FILE in files:
         lines.append(
-            "Intervals hold their share of new rows if these are like the rows that they were "
-            "calibrated on, over all rows and not in every group."
+            "Intervals hold the promised share of new rows if these are like the calibration rows. "
+            "This is the share of all rows: in some groups of rows it can be lower."
         )
     else:
         lines.append("It has no intervals.")
@@ -146,7 +146,7 @@ def _limits(run: RunFolder, repository: str, files: Sequence[str]) -> str:
         if "normalised" in kinds.values():
             lines.append(
                 "The coverage above is that of normalised intervals, which need the training "
-                "samples; the published model has others, with the same promise."
+                "samples. The published model uses another kind, with the same promised coverage."
             )
     return _section("Limits", "\n".join(f"- {line}" for line in lines))
 

@@ -341,8 +341,9 @@ def _samples(model: Regressor, table: Table, split: str) -> NDArray[np.int64]:
         )
     if config.target_names != table.target_names:
         raise DataError(
-            f"The model predicts {first_few(config.target_names)}; the targets of the table are "
-            f"{first_few(table.target_names)}. Read it with the model's, in order, as target=."
+            f"The model predicts {first_few(config.target_names)}; the table was read with targets "
+            f"{first_few(table.target_names)}. Read the table again with target= set to the "
+            "model's targets, in the same order."
         )
     if len(samples) == 0:
         counts = ", ".join(f"{len(table.rows(name))} {name}" for name in SPLITS)
@@ -359,8 +360,9 @@ def _check_inputs(model: Regressor, table: Table) -> None:
     shape = input_shape_of(table.x, model.augment)
     if shape != config.input_shape:
         raise DataError(
-            f"The model sees samples of shape {config.input_shape}; those of the table have "
-            f"{shape}, of raw shape {table.x.shape[1:]}."
+            f"The model needs samples of shape {config.input_shape}; those of the table have "
+            f"shape {shape} ({table.x.shape[1:]} before preparation). Give samples like those of "
+            "the training."
         )
     before, now = (essential(p, table.kind) for p in (config.preprocessing, table.preprocessing))
     if before and now and before != now:

@@ -187,9 +187,10 @@ def _check_same(model: Regressor, session: Any) -> None:
             difference = _difference_of(what, their, ours.numpy(), model.head.config)
             if not difference <= LARGEST_DIFFERENCE:  # NaN, too
                 raise RuntimeError(
-                    f"onnxruntime and PyTorch differ: {what} of {n} random samples by "
-                    f"{difference:.1e} of the largest, where {LARGEST_DIFFERENCE:.0e} is allowed. "
-                    f"Nothing was written: encoder {model.config.encoder!r} is not converted right."
+                    f"onnxruntime and PyTorch give different {what} for {n} random samples: the "
+                    f"difference is {difference:.1e} of the largest value, and "
+                    f"{LARGEST_DIFFERENCE:.0e} is allowed. Nothing was written, because encoder "
+                    f"{model.config.encoder!r} was not converted correctly."
                 )
 
 

@@ -284,8 +284,8 @@ class RunFolder:
             )
         if not Path(data.source).exists():
             raise FileNotFoundError(
-                f"{self.path} was fitted on {data.source}, which is not there as seen from "
-                f"{Path.cwd()}. Call rnc from the folder where `rnc fit` was called."
+                f"{self.path} was fitted on {data.source}, which does not exist, seen from "
+                f"{Path.cwd()}. Run the command in the folder where `rnc fit` was run."
             )
         # Prepare the data as the model expects, even if this version would do it differently.
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
@@ -361,8 +361,8 @@ class RunFolder:
         names, before = table.names[table.rows("test")], self.predictions.names
         if names.tolist() != before.tolist():
             raise DataError(
-                f"The data have changed since {self.path} was fitted: they have {len(names)} test "
-                f"rows, not the {len(before)} of predictions.csv, or others. Fit again."
+                f"The data have changed since {self.path} was fitted: their {len(names)} test rows "
+                f"are not the {len(before)} rows of predictions.csv. Fit again."
             )
         return table
 

@@ -286,13 +286,14 @@ def _check_source(folder: Path, config: FitConfig) -> None:
     """Raise unless a run has a trained encoder, and the scheme of the new run can use it."""
     if config.scheme not in ("probe", "finetune"):
         raise ValueError(
-            "--encoder-from takes the place of training an encoder before a head, which scheme "
-            f"{config.scheme} does not do. Use --scheme probe or finetune."
+            "--encoder-from replaces the first stage of scheme probe or finetune, which trains the "
+            f"encoder; got scheme {config.scheme}. Use --scheme probe or finetune."
         )
     if config.freeze:
         raise ValueError(
-            f"--freeze learns a projection on an encoder, and --encoder-from {folder} takes one "
-            f"with all that was learned. Use --freeze --weights {folder}, or leave out --freeze."
+            f"--freeze and --encoder-from {folder} exclude each other: --freeze trains a new "
+            "projection, --encoder-from reuses a trained encoder. Use --freeze --weights "
+            f"{folder}, or leave out --freeze."
         )
     read_config(folder)
     if not (folder / MODEL_FILE).exists() and not (folder / ENCODER_FILE).exists():

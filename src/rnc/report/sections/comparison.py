@@ -69,8 +69,8 @@ def _side_by_side(runs: Sequence[ReportRun]) -> str:
     if any(against):
         notes.append(
             "The last column is the difference of the mean absolute error, on the same samples or "
-            "over the seeds, with its 95 % interval: if that leaves out 0, the difference is more "
-            "than chance."
+            "over the seeds, with its 95 % interval: if 0 is outside this interval, the difference "
+            "is more than chance."
         )
     return table + (f'<p class="note">{page.escape(" ".join(notes))}</p>' if notes else "")
 

@@ -44,7 +44,10 @@ def draw_predictions(runs: Sequence[ReportRun], pictures: Pictures, figures: lis
         grids = [[slot for slots in grids for slot in slots]]
     about = "Each point is a test sample. On the dashed line, the prediction is right."
     if has_band:
-        about += " The band goes from the lower to the upper ends of the intervals, read across."
+        about += (
+            " The band shows the intervals: at the height of a prediction, it reaches from the "
+            "lower to the upper end."
+        )
     thinned = [
         f"{len(run.scattered):,} of {total:,} points of {run.name}"
         for run in runs

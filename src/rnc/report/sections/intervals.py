@@ -118,10 +118,10 @@ def draw_intervals(runs: Sequence[ReportRun], pictures: Pictures, figures: list[
         slots.append(page.slot(figures, width_figure(target, found), title, note=note, file=title))
         slots += _subgroup_slots(target, found, figures, several=_are_several(runs))
     about = (
-        "An interval says between which ends a true value is to be expected. Coverage is the share "
-        "of test samples whose true value is within; on the dashed line it is what was promised. "
-        "Bands are 95 % intervals. Where coverage is below the line for some values or groups, "
-        "intervals are too narrow there, and too wide elsewhere."
+        "An interval is a range in which the true value is expected. Coverage is the share of test "
+        "samples whose true value is inside. The dashed line is the promised coverage. Bands are "
+        "95 % intervals. If coverage is below the line for some values or groups, intervals are "
+        "too narrow there, and too wide elsewhere."
     )
     return page.section("Intervals", about, page.grid(slots))
 

@@ -100,11 +100,11 @@ def about_neighbours(runs: Sequence[ReportRun]) -> str:
     )
     kept = max(seen.kept for _, seen in found)
     return (
-        " With each are the training samples that the model finds most like it, the nearest in its "
-        "features, and their true values: the prediction rests on samples like these. If they look "
-        "like it and agree with the prediction, check its label. If they do not look like it, the "
-        "model has seen too few like it. Out of range are samples further from all "
-        f"{kept:,} training samples than 99 % of these are from their nearest: {shares}."
+        " Each sample is shown with the training samples that are nearest in the features of the "
+        "model, and their true values: the prediction is based on samples like these. If they look "
+        "like the sample and agree with the prediction, check its label. If they do not look like "
+        "it, the model has seen too few such samples. Out of range are samples that are far from "
+        f"all {kept:,} training samples, 99 % of which have a closer neighbour: {shares}."
     )
 
 
