@@ -57,7 +57,7 @@ def clear(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="clear the whole cache")] = False,
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", help="clear what was unused for so many days")
+        float | None, typer.Option(metavar="DAYS", help="clear what was unused for this many days")
     ] = None,
 ) -> None:
     """Delete decoded images: by name, by age, or all of them.

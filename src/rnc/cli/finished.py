@@ -152,7 +152,7 @@ def evaluate(
     map_method: Annotated[
         str | None, "with map: pca, tsne or umap (extra: umap, default if installed)"
     ] = None,
-    corruption_samples: Annotated[int, "with corruption: corrupt at most so many images"] = 2000,
+    corruption_samples: Annotated[int, "with corruption: corrupt at most this many images"] = 2000,
     seen: Annotated[
         list[str] | None,
         typer.Option(
@@ -164,7 +164,7 @@ def evaluate(
         list[float] | None, "with reduced: share of the training rows; default: 1 down to 1/8"
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="with reduced: train so many times per share")
+        int, typer.Option(min=1, help="with reduced: number of training runs per share")
     ] = 1,
     target: Annotated[
         list[str] | None, "target column in --data, if its name differs from the run's"
@@ -200,8 +200,8 @@ def evaluate(
         _check_other(data, out, analyses)
         if weight_column is not None and (data is None or analyses):
             raise ValueError(
-                "--weight-column is for the scores of --data; the weights of the run's own data "
-                "are those that it was fitted with. Leave it out, or give --data alone."
+                "--weight-column is for the scores of --data; the run's own data keep the weights "
+                "of the fit. Leave it out, or give --data without --with."
             )
         if analyses:
             with steps_bar() as show:
@@ -243,10 +243,12 @@ def evaluate(
 def _check_other(data: Path | None, out: Path | None, analyses: list[str] | None) -> None:
     """Raise if --data, --out and --with contradict each other."""
     if out is not None and (data is None or analyses):
-        raise ValueError("--out is for the scores of --data. Leave it out, or give --data alone.")
+        raise ValueError(
+            "--out is for the scores of --data. Leave it out, or give --data without --with."
+        )
     if data is not None and analyses and "transfer" not in analyses:
         raise ValueError(
-            "--data with --with is the table to transfer to; got "
+            "With --with, --data is only for the analysis transfer; got "
             f"{', '.join(f'--with {name}' for name in analyses)}. Add --with transfer, or leave "
             "out one of the two."
         )

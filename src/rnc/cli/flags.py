@@ -36,7 +36,7 @@ DATA_FILES = ".csv, .tsv, .xlsx, .parquet, .feather, .jsonl or .npz"
 Folder = Annotated[Path, typer.Argument(help="a run folder", show_default=False)]
 Run = Annotated[str, typer.Argument(help="a run folder, or hf://OWNER/NAME", show_default=False)]
 Images = Annotated[Path | None, "folder with the image or scan files that the data name"]
-Seeds = Annotated[int, typer.Option(min=1, help="train each method so many times")]
+Seeds = Annotated[int, typer.Option(min=1, help="train each method this many times")]
 Folds = Annotated[
     int | None,
     typer.Option(

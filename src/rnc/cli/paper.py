@@ -116,7 +116,7 @@ def reproduce(
         int | None,
         typer.Option(
             min=1,
-            help="train each method so many times; default: 3 (std: 5), with preset quick 1 "
+            help="train each method this many times; default: 3 (std: 5), with preset quick 1 "
             "(std: 3)",
         ),
     ] = None,
@@ -129,7 +129,7 @@ def reproduce(
         int | None,
         typer.Option(
             min=1,
-            help="with --tune: draw so many points of the paper's grid per stage (1000: all of "
+            help="with --tune: draw this many points of the paper's grid per stage (1000: all of "
             "it); default: tune one option after another",
         ),
     ] = None,

@@ -23,7 +23,7 @@ def serve(
             help="host name of the server that requests may use, beside its address; may repeat",
         ),
     ] = None,
-    neighbours: Annotated[int, "show so many nearest training samples per prediction"] = 5,
+    neighbours: Annotated[int, "show this many nearest training samples per prediction"] = 5,
     pictures: Annotated[bool, "show pictures of these samples, from the data of the run"] = False,
     device: Annotated[str | None, "cpu or cuda; default: a GPU if there is one"] = None,
     max_mb: Annotated[float, "limit of a request in MiB"] = 32.0,
@@ -32,7 +32,7 @@ def serve(
     max_megapixels: Annotated[float, "limit of a photo in megapixels"] = 50.0,
     max_requests: Annotated[int, "limit of requests at the same time"] = 32,
     batch_rows: Annotated[
-        int, "requests that arrive together share a call of the model, up to so many rows"
+        int, "requests that arrive together share a call of the model, up to this many rows"
     ] = 256,
     log: Annotated[bool, "print a line for every request"] = False,
 ) -> None:
