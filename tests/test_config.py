@@ -215,7 +215,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"lds": True, "label_distance": "circular", "period": 24.0},
-        r"as points on a line.*got label_distance='circular'\. Use regularizer ranksim",
+        r"as points on a line.*got label_distance='circular'\. Leave --lds out",
     ),
     ({"label_distance": "circular"}, r"'circular' needs a positive period .*; got period=None\."),
     ({"label_distance": "circular", "period": -1.0}, r"positive period .*; got period=-1\.0\."),

@@ -1,5 +1,6 @@
 """A run folder as an analysis sees it."""
 
+import json
 import shutil
 
 import numpy as np
@@ -127,3 +128,15 @@ def test_features_of_a_diverged_run_are_refused(tmp_path):
     write_tensors(tmp_path / "features.safetensors", tensors)
     with pytest.raises(ValueError, match=r"NaN or infinite values in 1 of 10 samples"):
         _ = run.features
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [("houses.csv", "in the folder where `rnc fit` was run"), ("{}/gone.csv", "Put the data back")],
+)
+def test_data_that_are_gone_are_asked_for(copy, tmp_path, source, advice):
+    config = json.loads((copy.path / "config.json").read_text())
+    config["data"]["source"] = source.format(tmp_path)
+    (copy.path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FileNotFoundError, match=rf"does not exist, seen from .*{advice}"):
+        RunFolder(copy.path).read_table()

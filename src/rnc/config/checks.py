@@ -286,6 +286,7 @@ def check_limit(config: "FitConfig", limit: str, got: str) -> None:
         if reason := getattr(method.limits_with(original=config.original), limit):
             able = [name for name, spec in REGULARIZERS.items() if not getattr(spec.limits, limit)]
             other = f"Use regularizer {' or '.join(able)}, or none."
+            other = "Leave --lds out." if label == "lds" else other
             remedy = other if getattr(method.limits, limit) else "Leave --original out."
             raise ValueError(f"{label} {reason}; got {got}. {remedy}")
 
