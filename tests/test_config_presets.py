@@ -21,7 +21,7 @@ def test_the_best_preset_is_sized_to_the_data() -> None:
     assert (config.optimizer, config.epochs, config.batch_size) == ("sgd", 100, 128)
     assert (config.keep, config.oversample, config.temperature) == ("best", None, 4.0)
     assert FitConfig(objective="supcon").resolve(12_208, "image").temperature is None
-    assert FitConfig().resolve(12_208, "table").temperature == 2.0
+    assert FitConfig().resolve(12_208, "signal").temperature == 2.0
     assert FitConfig(lds=True, scheme="end2end").resolve(12_208, "image").oversample == 0
     assert (config.erase, config.average, config.warm_up, config.balance) == (1, 0.999, 5, None)
     assert (config.head_solver, config.contrast_views, config.head_views) == ("exact", 4, 4)
@@ -45,6 +45,33 @@ def test_the_best_preset_is_sized_to_the_data() -> None:
     assert FitConfig().resolve(200, "image").rate(contrast=True) == pytest.approx(
         0.4 * (32 / 256) ** 0.5
     )
+
+
+def test_tables_have_one_view_of_twice_as_many_rows() -> None:
+    config = FitConfig().resolve(1053, "table")
+    assert (config.views, config.batch_size, config.epochs, config.head_epochs) == (1, 64, 250, 41)
+    assert (config.temperature, config.rate(contrast=True), config.rate(contrast=False)) == (
+        *(1.0, 2e-3, 2e-3),
+    )
+    two = FitConfig(views=2).resolve(1053, "table")
+    simclr = FitConfig(objective="simclr").resolve(1053, "table")
+    for other in (two, simclr):  # as many rows and views in all
+        assert (other.contrast_views, other.batch_size, other.epochs) == (2, 32, 125)
+    by_sgd = FitConfig(optimizer="sgd").resolve(1053, "table")
+    assert by_sgd.lr is None
+    assert FitConfig(lr=0.01).resolve(1053, "table").rate(contrast=True) == 0.01
+    assert FitConfig(temperature=3.0).resolve(1053, "table").temperature == 3.0
+    assert FitConfig(preset="quick").resolve(1053, "table").views is None
+    for rows in (3, 20, 300, 9999):
+        config = FitConfig().resolve(rows, "table")
+        assert config.batch_size is not None
+        assert config.epochs is not None
+        assert config.batch_size <= min(rows, 512)
+        assert config.epochs >= 80
+        assert config.epochs * max(1, rows // config.batch_size) >= 4000
+    large = FitConfig().resolve(14_304, "table")
+    assert (large.contrast_views, large.batch_size, large.epochs) == (2, 256, 73)
+    assert (large.temperature, large.rate(contrast=True)) == (2.0, 1e-3)
 
 
 def test_views_of_a_run_of_an_older_version_are_those_of_its_time() -> None:

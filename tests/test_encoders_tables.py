@@ -104,7 +104,7 @@ def test_other_presets_keep_the_plain_network(preset: str) -> None:
 def test_it_learns_steps_that_a_plain_network_smooths() -> None:
     table, errors = steps_table(400), {}
     for name in ("mlp", "piecewise-mlp"):
-        config = FitConfig(scheme="end2end", encoder=name, epochs=15, device="cpu")
+        config = FitConfig(scheme="end2end", encoder=name, epochs=30, device="cpu")
         model = build_regressor(table, config)
         errors[name] = list(train(model, table, config))[-1].val_error
     assert errors["piecewise-mlp"] < 0.7 * errors["mlp"]

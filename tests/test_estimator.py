@@ -290,7 +290,7 @@ def test_a_tenth_of_the_rows_validates(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted = small().fit(*columns(40))
     table, config = seen[0]
     assert (len(table.rows("train")), len(table.rows("val"))) == (36, 4)
-    assert config.resolve(36, "table").batch_size == 16
+    assert config.resolve(36, "table").batch_size == 32
     rows = table.rows("val")
     expected = mae(fitted.model_.predict_prepared(table.x[rows]), table.y[rows])
     assert fitted.history_[-1].val_error == pytest.approx(expected, rel=1e-4)

@@ -153,7 +153,7 @@ def test_errors_have_intervals_and_their_columns(done) -> None:
     text = (out / "recipe.md").read_text()
     assert f"| method | MAE | {CHANGE} | validation error | Spearman | seconds per epoch |" in text
     assert f"({row.interval.low:.1f} to {row.interval.high:.1f}) | " in text
-    assert text.splitlines()[-1].endswith(" | 1 | 32 |")  # epochs, samples per step
+    assert text.splitlines()[-1].endswith(" | 1 | 16 |")  # epochs, samples per step
     assert "## recipe: " in (out / "report.md").read_text()
 
 
@@ -162,7 +162,7 @@ def test_every_line_trains_differently(done) -> None:
     assert len({row.values for row in rows if row.score == "MAE"}) == 6
     assert all(np.isfinite(row.values).all() and len(row.values) == 2 for row in rows)
     steps = {row.method: row.values[0] for row in rows if row.score == "samples per step"}
-    assert steps == dict.fromkeys(steps, 32) | {"L1, plain": 16}
+    assert steps == dict.fromkeys(steps, 16) | {"RnC, paper": 32}  # two views in paper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -308,7 +308,7 @@ def test_the_script_writes_a_line_per_training_and_repeats_none(tmp_path, monkey
         if (row["method"], row["seed"] != "mean") == ("RnC, best", True)
     ]
     assert float(best["mae"]) == pytest.approx(np.mean(seeds), rel=1e-4)
-    assert (best["epochs"], best["batch"]) == ("1", "32")
+    assert (best["epochs"], best["batch"]) == ("1", "16")
     assert best["command"].startswith("rnc reproduce recipe --data airfoil/table.csv --target y ")
     assert not list((tmp_path / "out").rglob("*.safetensors"))
     assert call("0", "1") == rows

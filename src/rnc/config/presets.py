@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from rnc.config.sizes import (
     MANY_IMAGES,
+    MANY_TABLE_ROWS,
     QUICK_EPOCHS,
     best_batch_size,
     best_epochs,
+    best_table_batch_size,
     best_table_epochs,
     default_batch_size,
     frozen_epochs,
@@ -45,6 +47,8 @@ PLAIN = {
 """Training as in the paper, but for the head."""
 CONTRAST_RATE, HEAD_RATE = 0.4, 0.05
 """Rates of preset best by SGD, for 512 images in a step: of RnC, and of a head's loss."""
+TABLE_RATE = 2e-3
+"""Rate of preset best by AdamW for tables below MANY_TABLE_ROWS: of RnC, and of a head's loss."""
 BEST_AUGMENT: dict[str, dict[str, Any]] = {"table": {"noise": 0.01}}
 """Other defaults of the augmentation, by kind. Noise of 0.05 hides what the bins of a table show.
 """
@@ -138,13 +142,20 @@ def _best_network(config: "FitConfig", rows: int | None, views: int | None) -> d
 
 
 def _best_tables(config: "FitConfig", rows: int | None) -> dict[str, Any]:
-    batch_size = config.batch_size or default_batch_size(rows or 0)
-    epochs = config.epochs or best_table_epochs(rows, batch_size)
-    return {
+    views, is_small = config.views, rows is not None and rows < MANY_TABLE_ROWS
+    if views is None and config.objective == "rnc" and is_small:
+        views = 1
+    several = 2 if views is None else views
+    batch_size = config.batch_size or best_table_batch_size(rows or 0, several)
+    epochs = config.epochs or best_table_epochs(rows, batch_size, several)
+    faster = is_small and config.optimizer in (None, "adamw")
+    return ({"lr": TABLE_RATE} if faster else {}) | {
         "epochs": epochs,
         "head_epochs": max(1, epochs // 6),
         "batch_size": batch_size,
+        "views": views,
         "optimizer": "adamw",
+        "temperature": 1.0 if is_small else 2.0,
         "balance": None,
         "average": 0.999,
     }

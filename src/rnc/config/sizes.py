@@ -17,12 +17,15 @@ BEST_EPOCHS = 200
 MANY_IMAGES = 5000
 """Images from which preset best shows RnC four views of half as many samples in a step. Measured
 for 12,208 of them; for a few thousand it is not known."""
+MANY_TABLE_ROWS = 10_000
+"""Below this, preset best shows RnC one view of each row of a table, and so twice as many rows in
+a step. Measured in docs/choosing.md."""
 BEST_UPDATES = 2000
 """Updates that preset best makes at least on images and signals."""
 FROZEN_EPOCHS, FROZEN_UPDATES = 30, 1000
 """Epochs and updates at least of a projection on frozen features."""
 TABLE_EPOCHS, TABLE_UPDATES = 40, 4000
-"""Epochs and updates that preset best makes at least on tables."""
+"""Epochs of two views, and updates, that preset best makes at least on tables."""
 
 
 class Sizes(NamedTuple):
@@ -110,14 +113,27 @@ def best_epochs(rows: int | None, batch_size: int, views: int = 2) -> int:
     return max(2 * BEST_EPOCHS // max(2, views), math.ceil(BEST_UPDATES / steps))
 
 
-def best_table_epochs(rows: int | None, batch_size: int) -> int:
-    """Epochs of preset best for tables: 40, or as many as it takes to make 4,000 updates.
+def best_table_batch_size(rows: int, views: int = 1) -> int:
+    """Rows per step of preset best for tables: twice the default in one view, or as many views.
 
-    >>> [best_table_epochs(rows, default_batch_size(rows)) for rows in (218, 1053, 14_304, 50_000)]
-    [308, 125, 73, 40]
+    >>> [best_table_batch_size(rows) for rows in (7, 200, 1053)]
+    [7, 32, 64]
+    >>> best_table_batch_size(14_304, views=2)
+    256
+    """
+    return max(1, min(rows, 2 * default_batch_size(rows) // max(1, views)))
+
+
+def best_table_epochs(rows: int | None, batch_size: int, views: int = 1) -> int:
+    """Epochs of preset best for tables: 80 of one view, or as many as it takes for 4,000 updates.
+
+    >>> [best_table_epochs(rows, best_table_batch_size(rows)) for rows in (218, 1053)]
+    [667, 250]
+    >>> [best_table_epochs(rows, 256, views=2) for rows in (14_304, 50_000)]
+    [73, 40]
     """
     steps = TABLE_UPDATES if rows is None else max(1, rows // max(1, batch_size))
-    return max(TABLE_EPOCHS, math.ceil(TABLE_UPDATES / steps))
+    return max(2 * TABLE_EPOCHS // max(1, views), math.ceil(TABLE_UPDATES / steps))
 
 
 def _power_of_two(wanted: int, least: int, rows: int) -> int:
