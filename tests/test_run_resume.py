@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from evaluation_cases import FAST, data_of, fitted, houses, with_config
+from rnc.config import FitConfig
 from rnc.files import read_tensors
 from rnc.run.fit import check_before_data, fit_run, resume_run
 from rnc.run.folder import RunFolder
@@ -40,6 +41,22 @@ def test_a_killed_run_goes_on_from_its_folder_alone(tmp_path: Path) -> None:
     assert RunFolder(parts).config["name"] == "mine"
     assert RunFolder(parts).config["command"] == "rnc fit x"
     assert RunFolder(parts).scores["test"] == RunFolder(whole).scores["test"]
+
+
+@pytest.mark.parametrize("scheme", ["probe", "end2end"])
+def test_a_run_that_an_older_preset_started_keeps_its_recipe(tmp_path, monkeypatch, scheme) -> None:
+    source, whole, parts = houses(tmp_path / "houses.csv"), tmp_path / "whole", tmp_path / "parts"
+    config = FitConfig(scheme=scheme, epochs=3, device="cpu")
+    with monkeypatch.context() as older:
+        older.setattr("rnc.config.presets.MANY_TABLE_ROWS", 0)  # two views, temperature 2
+        fitted(whole, source, config)
+        data = data_of(source)
+        started = fit_run(data.read(224), config, parts, data=data)
+        list(islice(started, 2))
+        started.close()
+    list(resume_run(parts))
+    assert same(weights_in(whole), weights_in(parts))
+    assert RunFolder(parts).config["resolved"]["views"] == 2
 
 
 def test_a_finished_run_that_is_resumed_stays_the_same(tmp_path: Path) -> None:

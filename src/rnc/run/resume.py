@@ -55,6 +55,8 @@ def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
     started = {name: stored[name] for name in left if name in stored}
     if is_longer:
         started |= {name: getattr(now, name) for name in _BY_LENGTH}
+    if started.get("views", 2) is None and now.views is not None:
+        started["views"] = 2  # what None meant to preset best where it fills in a number now
     if config.encoder == "auto" and (encoder := run.config["model"]["encoder"]) != "own":
         started["encoder"] = encoder
     config = replace(config, **started)
