@@ -143,6 +143,25 @@ def test_fewer_rows_are_cross_validated_too(source, tmp_path) -> None:
     assert all(one.interval for one in rows if one.score == "MAE")
 
 
+def test_gains_over_the_same_seeds_are_of_all_folds(source, tmp_path) -> None:
+    rows = study(source, tmp_path, "main", preset="quick", methods=["L1", "RnC(L1)"])
+    values = {one.score: one.values for one in rows if one.method == "RnC(L1)"}
+    l1 = row(rows, "L1", "MAE").values
+    assert len(l1) == 2
+    expected = [a - b for a, b in zip(l1, values["MAE"], strict=True)]
+    assert values["gain in MAE"] == pytest.approx(expected)
+
+
+def test_all_results_that_have_folds_are_made(source, tmp_path) -> None:
+    said: list[str] = []
+    plain = dataclasses.replace(source, weight_column=None, feature_columns=("size", "age"))
+    fit = {**FAST, "head_solver": "exact"}
+    options = {"epochs": 1, "seeds": 1, "preset": "quick", "fit": fit, "say": said.append}
+    rows = reproduce("all", Data.of_folds(plain, 2), tmp_path, **options)
+    assert rows
+    assert any("unseen left out: This result has test rows of its own" in line for line in said)
+
+
 @pytest.mark.parametrize("name", ["unseen", "corruptions", "transfer"])
 def test_results_with_test_rows_of_their_own_are_refused(name) -> None:
     with pytest.raises(DoesNotApply, match=r"test rows of its own.*Leave out the folds"):

@@ -24,7 +24,7 @@ def outcomes_of(rows: list[Row], seeds: dict[str, list[int]] | None = None) -> l
     for row in rows:
         chosen = (seeds or {}).get(row.method, list(range(len(row.values))))
         finished = [
-            SimpleNamespace(planned=SimpleNamespace(config=SimpleNamespace(seed=seed)))
+            SimpleNamespace(planned=SimpleNamespace(config=SimpleNamespace(seed=seed), fold=None))
             for seed in chosen
         ]
         line = SimpleNamespace(method=row.method, setting=row.setting)

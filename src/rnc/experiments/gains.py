@@ -10,6 +10,7 @@ from statistics import fmean
 
 from rnc.experiments.plan import Outcome, Row
 from rnc.experiments.published import ANGULAR, MAE, R2
+from rnc.experiments.seeds import by_seed
 
 RNC = "RnC(L1)"
 LOWER = "error lower by, %"
@@ -72,8 +73,7 @@ class _Scores:
     def __init__(self, rows: Sequence[Row], outcomes: Sequence[Outcome]) -> None:
         self.rows = {(row.method, row.setting, row.score): row for row in rows}
         self.seeds = {
-            (line.method, line.setting): [one.planned.config.seed for one in finished]
-            for line, finished in outcomes
+            (line.method, line.setting): [*by_seed(finished)] for line, finished in outcomes
         }
 
     def baseline(self, row: Row) -> Row | None:
