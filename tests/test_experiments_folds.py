@@ -152,14 +152,12 @@ def test_gains_over_the_same_seeds_are_of_all_folds(source, tmp_path) -> None:
     assert values["gain in MAE"] == pytest.approx(expected)
 
 
-def test_all_results_that_have_folds_are_made(source, tmp_path) -> None:
-    said: list[str] = []
+@pytest.mark.parametrize("name", ["correlation", "efficiency"])
+def test_reports_and_ratios_are_made(source, tmp_path, name) -> None:
     plain = dataclasses.replace(source, weight_column=None, feature_columns=("size", "age"))
-    fit = {**FAST, "head_solver": "exact"}
-    options = {"epochs": 1, "seeds": 1, "preset": "quick", "fit": fit, "say": said.append}
-    rows = reproduce("all", Data.of_folds(plain, 2), tmp_path, **options)
-    assert rows
-    assert any("unseen left out: This result has test rows of its own" in line for line in said)
+    rows = study(plain, tmp_path, name, preset="quick", methods=(), seeds=1)
+    assert all(len(one.values) == 1 for one in rows)
+    assert (tmp_path / "correlation.html").exists() == (name == "correlation")
 
 
 @pytest.mark.parametrize("name", ["unseen", "corruptions", "transfer"])

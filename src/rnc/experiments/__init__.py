@@ -11,6 +11,7 @@ plan.py        what a plan is: lines of planned runs, and the scores of each lin
 store.py       finished runs and encoders, found by a hash of their data and config
 run.py         the engine: trains missing runs, scores them, writes the table
 demo.py comparison.py results.py paper_figures.py recipe.py batch_size.py     the plans
+seeds.py       the runs of one seed: one, or one per fold of a cross-validation
 retraining.py  analyses of one run that train more runs
 gains.py       how much better RnC is, as the paper prints it
 pictures.py    the figures of the paper from finished runs; pairs.py has the toy batch of Figure 2
