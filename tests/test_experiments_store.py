@@ -154,9 +154,10 @@ def test_views_make_a_run_another_where_they_change_it() -> None:
     ends = {"scheme": "end2end"}
     assert run_key(planned(**ends)) == run_key(planned(views=1, **ends))
     assert run_key(planned(**ends)) != run_key(planned(views=2, **ends))
-    assert run_key(planned(views=2, preset="best", **ends)) == run_key(
-        planned(preset="best", **ends)
-    )
+    best = {"preset": "best", **ends}  # which shows rows of small tables once
+    assert run_key(planned(views=1, **best)) == run_key(planned(**best))
+    pictures = images()
+    assert run_key(planned(pictures, views=2, **best)) == run_key(planned(pictures, **best))
     assert run_key(planned(views=2)) == run_key(planned())
     tuned = {"scheme": "finetune"}  # two views fill its batches with as many samples
     assert run_key(planned(views=2, **tuned)) != run_key(planned(**tuned))

@@ -106,6 +106,6 @@ def test_signals_of_another_length_are_refused():
     model = Regressor(config)
     assert model.predict(np.zeros((3, 2, 100))).shape == (3, 1)
     with pytest.raises(
-        ValueError, match=r"sees \(2, 90\); of these, \(3, 2, 60\), .* of 100 values"
+        ValueError, match=r"of shape \(2, 90\); these samples, \(3, 2, 60\), .* of 100 values"
     ):
         model.predict(np.zeros((3, 2, 60)))

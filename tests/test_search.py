@@ -179,7 +179,6 @@ def test_trials_that_are_checked_ten_times_are_pruned(tmp_path, monkeypatch):
     monkeypatch.setattr(study_file, "train", train)
     trials = run(tmp_path / "s", {"lr": Choice(RATES)}, dataclasses.replace(BASE, seed=2))
     pruned = [trial.params["lr"] for trial in trials if trial.state == "pruned"]
-    assert pruned
     assert {max(epoch for rate, epoch in seen if rate == lr) for lr in pruned} == {20}
 
 
