@@ -43,7 +43,7 @@ def test_a_killed_run_goes_on_from_its_folder_alone(tmp_path: Path) -> None:
     assert RunFolder(parts).scores["test"] == RunFolder(whole).scores["test"]
 
 
-@pytest.mark.parametrize("scheme", ["probe", "end2end"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_run_that_an_older_preset_started_keeps_its_recipe(tmp_path, monkeypatch, scheme) -> None:
     source, whole, parts = houses(tmp_path / "houses.csv"), tmp_path / "whole", tmp_path / "parts"
     config = FitConfig(scheme=scheme, epochs=3, device="cpu")

@@ -61,7 +61,7 @@ def as_started(run: RunFolder, config: FitConfig, table: Table) -> FitConfig:
         started["encoder"] = encoder
     config = replace(config, **started)
     rates = run.config.get("rates", _rates(config))
-    if config.scheme == "probe":
+    if config.scheme == "probe" or rates["contrast"] == rates["head"]:  # AdamW has one rate
         return replace(config, lr=rates["contrast"])
     if config.scheme in ("end2end", "two-stage", "regularize"):
         return replace(config, lr=rates["head"])
