@@ -66,6 +66,8 @@ def test_too_few_rows_or_groups_are_counted():
         fold_split("1/5", ages(4), range(4))
     with pytest.raises(DataError, match="5 folds need at least 5 groups; got 4"):
         fold_split("1/5", ages(40), range(40), group=np.arange(40) % 4)
+    with pytest.raises(DataError, match=r"leaves 1 of 3 groups for train and val.*more folds"):
+        splits(2, ages(24), group=np.arange(24) // 8)
     with pytest.raises(DataError, match="needs 2 folds or more; got 1"):
         all_folds(1)
 

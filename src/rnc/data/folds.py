@@ -81,6 +81,11 @@ def fold_split(
         )
     of_row = share_out(y, names, np.full(count, 1 / count), group=group, seed=seed)
     rest = np.flatnonzero(of_row != number - 1)
+    if group is not None and len(np.unique(group[rest])) < 2:
+        raise DataError(
+            f"Fold {fold} leaves 1 of {found} groups for train and val, which need one each. Ask "
+            "for more folds, or add data."
+        )
     split = np.full(len(y), "test", dtype="<U5")
     split[rest] = make_split(
         y[rest],

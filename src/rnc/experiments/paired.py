@@ -81,12 +81,10 @@ def _groups(outcomes: Sequence[Outcome]) -> NDArray[Any] | None:
 
     The test samples are the same for all seeds and methods.
     """
-    for outcome in outcomes:
-        for runs in by_seed(outcome.finished).values():
-            tables = [one.planned.table for one in runs]
-            parts = [t.group[t.rows("test")] for t in tables if t.group is not None]
-            return np.concatenate(parts) if parts else None
-    return None
+    complete = [runs for outcome in outcomes for runs in by_seed(outcome.finished).values()]
+    tables = [one.planned.table for one in complete[0]] if complete else []
+    parts = [table.group[table.rows("test")] for table in tables if table.group is not None]
+    return np.concatenate(parts) if parts else None
 
 
 def _interval(errors: Mapping[int, Columns], groups: NDArray[Any] | None) -> Interval | None:
