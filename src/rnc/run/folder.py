@@ -283,11 +283,11 @@ class RunFolder:
                 "Python, give them: RunFolder(path, table)."
             )
         if not Path(data.source).exists():
-            is_moved = Path(data.source).is_absolute()
-            elsewhere = "Run the command in the folder where `rnc fit` was run."
+            back = "Put the data back."
+            there = "Run the command in the folder where `rnc fit` was run."
             raise FileNotFoundError(
                 f"{self.path} was fitted on {data.source}, which does not exist, seen from "
-                f"{Path.cwd()}. {'Put the data back.' if is_moved else elsewhere}"
+                f"{Path.cwd()}. {back if Path(data.source).is_absolute() else there}"
             )
         # Prepare the data as the model expects, even if this version would do it differently.
         fitted = None if data.is_copy else self.config["model"].get("preprocessing") or {}
